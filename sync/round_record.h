@@ -1,0 +1,82 @@
+#pragma once
+
+// RoundRecord: the value of the run's one coordination register, and the pure store that holds it.
+//
+// The whole run is coordinated through a single register that changes only by compare-and-set: first writer wins, everybody else learns the
+// current value. Its history is linear, so "is round r committed, and with which sites" has one answer for ever:
+//
+//     idle(0) -> open(1) -> closed(1, attempt 1) [-> closed(1, attempt 2) ...] -> committed(1) -> open(2) -> ...
+//                   \-> aborted(1) -> open(2)
+//
+// A record is superseded only by the transitions of is_valid_transition(); the store refuses every other, whoever asks.
+// Value types; RegisterStore is not thread-safe and is owned by the loop of the gateway that holds the store.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/ids.h"
+
+namespace sluice::sync {
+
+enum class Phase : std::uint8_t { kIdle = 0, kOpen = 1, kClosed = 2, kCommitted = 3, kAborted = 4 };
+
+struct SiteTokens {
+  SiteId site;
+  std::uint64_t tokens = 0;
+  bool operator==(const SiteTokens&) const = default;
+};
+
+struct RoundRecord {
+  std::uint64_t version = 0;  // counts the changes of the register; 0 = never written
+  EpochId epoch;
+  RoundId round;              // the round that `phase` speaks of
+  Phase phase = Phase::kIdle;
+  std::uint32_t attempt = 0;  // grows with each close of the same round
+  SiteSet members;            // whose contributions the round waits for
+  SiteSet counted;            // from kClosed on: exactly whose contributions the update sums
+  std::vector<SiteTokens> weights;  // of the members; a site's weight is its tokens over the sum of the members' tokens
+  float step = 0.0F;          // common quantiser step; 0 for RAW32 and BF16
+  std::uint8_t codec = 0;     // compression::Codec of the contributions
+  std::vector<SiteId> owners;  // chunk c is combined by owners[c % owners.size()]
+  Digest update_digest;       // kCommitted: of the update's frames
+  Digest base_digest;         // state digest that the members' deltas were made from
+  RoundId committed_round;    // last committed round, this one included when kCommitted
+  std::uint64_t manifest_hash = 0;
+  std::uint32_t chunks = 0;
+  std::string reason;         // why this transition, for people
+
+  bool operator==(const RoundRecord&) const = default;
+};
+
+SiteId owner_of(const RoundRecord& record, ChunkId chunk);
+// Tokens of `site` over the sum of the members' tokens, as the fp32 number that every site computes alike. 0 for a non-member.
+float weight_of(const RoundRecord& record, SiteId site);
+// 1 / sum of the counted sites' weights: what the decoded sum is multiplied with. Same fp32 number at every site.
+float scale_of(const RoundRecord& record);
+
+// Whether `next` may replace `current` (epochs and rounds never go back, phases in order, counted within members, ...).
+// Returns the reason when it may not.
+std::optional<std::string> transition_problem(const RoundRecord& current, const RoundRecord& next);
+
+// The register itself. Used by the gateway that holds the `local` store and by the simulator.
+class RegisterStore {
+ public:
+  // `recovered` is what the journal knew; a store that starts begins a new epoch, so that half-done rounds of the old one are void.
+  explicit RegisterStore(RoundRecord recovered);
+
+  struct Outcome {
+    bool accepted = false;
+    std::string problem;  // why not
+  };
+  // On success the register holds `next` with version expected_version + 1.
+  Outcome compare_and_set(std::uint64_t expected_version, RoundRecord next);
+  const RoundRecord& current() const { return current_; }
+
+ private:
+  RoundRecord current_;
+};
+
+}  // namespace sluice::sync
