@@ -6,7 +6,10 @@
 // current value. Its history is linear, so "is round r committed, and with which sites" has one answer for ever:
 //
 //     idle(0) -> open(1) -> closed(1, attempt 1) [-> closed(1, attempt 2) ...] -> committed(1) -> open(2) -> ...
-//                   \-> aborted(1) -> open(2)
+//                   \-> aborted(1) -> open(1) in the next epoch
+//
+// Committed rounds are numbered without gaps: an aborted round is opened again under the same number in a higher epoch, so "the state of round n"
+// is always the one that committed update n made out of the state of round n - 1. Frames and messages carry the epoch; those of another are dropped.
 //
 // A record is superseded only by the transitions of is_valid_transition(); the store refuses every other, whoever asks.
 // Value types; RegisterStore is not thread-safe and is owned by the loop of the gateway that holds the store.
