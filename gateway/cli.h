@@ -1,0 +1,23 @@
+#pragma once
+
+// The commands of the program `sluice`. Each lives in its own cli_*.cc and hooks itself into the parser; when the command was given, its
+// callback runs and stores the exit status. Main thread only.
+
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+namespace sluice::gateway {
+
+// Exit statuses of every command.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitCannotConnect = 3;
+
+void add_config_command(CLI::App& app, int& exit_code);
+
+}  // namespace sluice::gateway

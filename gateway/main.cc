@@ -1,0 +1,35 @@
+// The multi-call program `sluice`. Everything it can do is in the libraries; here the commands are collected and the exit status decided.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+#include "gateway/cli.h"
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app{"Sluice: one training run over several datacentres"};
+  app.name("sluice");
+  app.set_version_flag("--version", std::string("sluice " SLUICE_VERSION));
+  app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();
+  int exit_code = sluice::gateway::kExitOk;
+  sluice::gateway::add_config_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11's own statuses are 105 and up; --help and --version arrive here with 0.
+    return app.exit(error) == 0 ? sluice::gateway::kExitOk : sluice::gateway::kExitUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A peer or a reader of our output that goes away is an error of that one write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  return run(argc, argv);
+}
