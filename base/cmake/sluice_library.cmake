@@ -36,7 +36,7 @@ function(sluice_test)
 endfunction()
 
 # sluice_python_test(NAME <name> SCRIPT <file.py> [ARGS ...] [LABEL ...] [TIMEOUT seconds]): a Python program that exits with 0, or 77 to
-# skip after printing why. Runs with the package on its path and SLUICE_BINARY_DIR set. Not under sanitizers: the interpreter is not built so.
+# skip after printing why. Runs with the package on its path and SLUICE_BINARY_DIR set. Not under sanitizers: the interpreter has none.
 function(sluice_python_test)
   cmake_parse_arguments(ARG "" "NAME;SCRIPT;LABEL;TIMEOUT" "ARGS" ${ARGN})
   if(NOT SLUICE_TESTS OR SLUICE_SANITIZE)
