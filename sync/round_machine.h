@@ -36,7 +36,7 @@ struct RoundConfig {
   std::uint32_t warmup_rounds = 0;  // first rounds, at kWarmupBits
 };
 
-// What a site brings to a round.
+// What a site brings to a round. `epoch`, `round` and `site` of the own one are filled in by the machine.
 struct Proposal {
   EpochId epoch;
   RoundId round;
@@ -50,43 +50,60 @@ struct Proposal {
 };
 
 // ---- events ----
-struct LocalReady { Proposal proposal; };             // all ranks of this site are ready; epoch is filled in by the machine
+// All ranks of this site are ready with a delta from the state of the last LocalState (base_digest says which; another one is ignored).
+struct LocalReady { Proposal proposal; };
 struct LocalGone { std::string reason; };             // this site's agents are lost: withdraw
-struct LocalState { RoundId round; Digest digest; };  // this site's agents now hold this state (start, apply, catch-up)
-struct PeerUp { SiteId site; };
+// All ranks of this site now hold this state: at attaching (each time), after FinishRound, after CatchUpState. Comes before LocalReady.
+struct LocalState { RoundId round; Digest digest; };
+struct PeerUp { SiteId site; };                       // control link usable in both directions; everything sent before it came up may be lost
 struct PeerDown { SiteId site; std::string reason; };
 struct ProposalReceived { Proposal proposal; };
 struct WithdrawReceived { SiteId site; EpochId epoch; RoundId round; };
+struct StateReportReceived { SiteId from; RoundId round; Digest digest; };
 struct RecordSeen { RoundRecord record; };            // from the store: watch, or the answer to a compare-and-set
 struct StoreLost { std::string reason; };
 struct StoreFound {};
-struct ContributionStored { SiteId site; ChunkId chunk; };  // checked and kept by this gateway, for the round of the current record
-struct UpdateStored { SiteSet counted; ChunkId chunk; Digest frame_digest; };  // an update chunk is here (received or made)
-struct OwnerStatusReceived { SiteId from; EpochId epoch; RoundId round; SiteSet complete; };
+// A contribution frame of `site` is checked and kept by this gateway (the own frames of chunks that it owns too). May come before the record.
+struct ContributionStored { EpochId epoch; RoundId round; SiteId site; ChunkId chunk; };
+// An update chunk for the set `counted` is here: received, made here (after CombineChunk), or fetched (then with the key of FetchUpdate's record).
+struct UpdateStored { EpochId epoch; RoundId round; SiteSet counted; ChunkId chunk; Digest frame_digest; };
+struct OwnerStatusReceived { SiteId from; EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet complete; };
 struct ConfirmReceived { SiteId from; EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet counted; Digest update_digest; };
-struct UpdateLost { RoundId round; std::string reason; };   // FetchUpdate failed everywhere
+struct UpdateLost { RoundId round; std::string reason; };   // FetchUpdate failed at all sites that it named
 struct Tick {};                                       // next_deadline() has come
 
-using Event = std::variant<LocalReady, LocalGone, LocalState, PeerUp, PeerDown, ProposalReceived, WithdrawReceived, RecordSeen, StoreLost,
-                           StoreFound, ContributionStored, UpdateStored, OwnerStatusReceived, ConfirmReceived, UpdateLost, Tick>;
+using Event = std::variant<LocalReady, LocalGone, LocalState, PeerUp, PeerDown, ProposalReceived, WithdrawReceived, StateReportReceived,
+                           RecordSeen, StoreLost, StoreFound, ContributionStored, UpdateStored, OwnerStatusReceived, ConfirmReceived, UpdateLost, Tick>;
 
 // ---- actions ----
+// "To every peer" means every peer whose link is up; what must be repeated when a link comes up, the machine repeats by itself.
 struct SendProposal { Proposal proposal; };                       // to every peer
-struct SendWithdraw { EpochId epoch; RoundId round; std::string reason; };
-struct CompareAndSet { std::uint64_t expected_version = 0; RoundRecord next; };
-struct StartContribution { RoundRecord record; bool is_member = false; };  // tell the agents: encode with this step and weight
-struct SendContributions { RoundRecord record; std::vector<SiteId> to; };  // kept frames go (again) to these new owners
-struct CombineChunk { EpochId epoch; RoundId round; ChunkId chunk; SiteSet counted; };  // sum, send to all sites, answer with UpdateStored
-struct SendOwnerStatus { EpochId epoch; RoundId round; SiteSet complete; };
-struct SendConfirm { EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet counted; Digest update_digest; };
-struct FinishRound { RoundRecord record; };                       // committed and the update is here: journal it, tell the agents to apply
-struct SkipRound { RoundId round; std::string reason; };          // aborted: the agents keep their delta and go on
+struct SendWithdraw { EpochId epoch; RoundId round; std::string reason; };  // to every peer
+struct SendStateReport { RoundId round; Digest digest; };         // to every peer: agents are here and hold this state
+struct CompareAndSet { std::uint64_t expected_version = 0; RoundRecord next; };  // answered with RecordSeen in any case
+// Tell the agents. Member: encode with this record's step and weight. Other: updates of this round may come.
+struct StartContribution { RoundRecord record; bool is_member = false; };
+// Kept frames of the chunks that `to` own by this record go there (again); what the same boot of a peer has acknowledged may be left out.
+// When `to` names this site: report the own frames of these chunks with ContributionStored.
+struct SendContributions { RoundRecord record; std::vector<SiteId> to; };
+// Sum the kept frames of `counted`, send the result to all sites, answer with UpdateStored. May come again for the same set: then send again.
+struct CombineChunk { EpochId epoch; RoundId round; ChunkId chunk; SiteSet counted; };
+struct SendOwnerStatus { EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet complete; };  // to every peer
+struct SendConfirm { EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet counted; Digest update_digest; };  // to every peer
+// Committed and the update is here: journal it, tell the agents to apply. A contribution in record.counted is accounted for, another discarded.
+struct FinishRound { RoundRecord record; };
+// Void: the agents take their contribution back (residual and delta as before) and go on. Also said when it may concern a contribution made
+// before this process started; agents without one ignore it. Covers every key up to this one.
+struct SkipRound { EpochId epoch; RoundId round; std::string reason; };
 struct FetchUpdate { RoundRecord record; std::vector<SiteId> from; };   // committed but not (wholly) here: get it from one of these
-struct CatchUpState { RoundId round; std::string reason; };       // this site's agents are behind or differ: replay or take the state
-struct Announce { std::string text; bool is_solo = false; };      // for log, status page and agents; only on change
+// This site's agents are behind or differ: replay the updates or take the state, at least of `round`. `from`: sites known to hold it, best first;
+// empty: unknown, try all. The shell goes on until it can say LocalState or LocalGone; a later CatchUpState replaces an earlier one.
+struct CatchUpState { RoundId round; std::vector<SiteId> from; std::string reason; };
+// For log, status page and agents; only on change. Sites appear as "site N": the shell may put names.
+struct Announce { std::string text; bool is_solo = false; };
 
-using Action = std::variant<SendProposal, SendWithdraw, CompareAndSet, StartContribution, SendContributions, CombineChunk, SendOwnerStatus,
-                            SendConfirm, FinishRound, SkipRound, FetchUpdate, CatchUpState, Announce>;
+using Action = std::variant<SendProposal, SendWithdraw, SendStateReport, CompareAndSet, StartContribution, SendContributions, CombineChunk,
+                            SendOwnerStatus, SendConfirm, FinishRound, SkipRound, FetchUpdate, CatchUpState, Announce>;
 
 class RoundMachine {
  public:

@@ -11,7 +11,7 @@
 // Committed rounds are numbered without gaps: an aborted round is opened again under the same number in a higher epoch, so "the state of round n"
 // is always the one that committed update n made out of the state of round n - 1. Frames and messages carry the epoch; those of another are dropped.
 //
-// A record is superseded only by the transitions of is_valid_transition(); the store refuses every other, whoever asks.
+// A record is superseded only by what transition_problem() lets pass; the store refuses everything else, whoever asks.
 // Value types; RegisterStore is not thread-safe and is owned by the loop of the gateway that holds the store.
 
 #include <cstdint>
@@ -25,6 +25,13 @@
 namespace sluice::sync {
 
 enum class Phase : std::uint8_t { kIdle = 0, kOpen = 1, kClosed = 2, kCommitted = 3, kAborted = 4 };
+
+// What names a round on the wire. Ordered: a later key never precedes an earlier one in the register.
+struct RoundKey {
+  EpochId epoch;
+  RoundId round;
+  auto operator<=>(const RoundKey&) const = default;
+};
 
 struct SiteTokens {
   SiteId site;
@@ -52,22 +59,45 @@ struct RoundRecord {
   std::string reason;         // why this transition, for people
 
   bool operator==(const RoundRecord&) const = default;
+  [[nodiscard]] RoundKey key() const { return {epoch, round}; }
+  // Between open and the decision.
+  [[nodiscard]] bool is_running() const { return phase == Phase::kOpen || phase == Phase::kClosed; }
+  // Whether `other` is what the register held after this one.
+  [[nodiscard]] bool is_older_than(const RoundRecord& other) const {
+    return epoch < other.epoch || (epoch == other.epoch && version < other.version);
+  }
 };
 
+// Key of the round that may be opened after `record` is decided (or, while it runs, would be after it committed).
+RoundKey next_key(const RoundRecord& record);
+// Owners that own at least one chunk.
+SiteSet owners_with_chunks(const RoundRecord& record);
+// REQUIRES: record.owners is not empty.
 SiteId owner_of(const RoundRecord& record, ChunkId chunk);
 // Tokens of `site` over the sum of the members' tokens, as the fp32 number that every site computes alike. 0 for a non-member.
 float weight_of(const RoundRecord& record, SiteId site);
 // 1 / sum of the counted sites' weights: what the decoded sum is multiplied with. Same fp32 number at every site.
 float scale_of(const RoundRecord& record);
 
-// Whether `next` may replace `current` (epochs and rounds never go back, phases in order, counted within members, ...).
-// Returns the reason when it may not.
+// What is wrong with a record by itself (sizes, sets, numbers), whoever sent it; nothing when it can be used.
+std::optional<std::string> record_problem(const RoundRecord& record);
+// Why `next` may not replace `current` (epochs and rounds never go back, phases in order, counted within members, ...); nothing when it may.
 std::optional<std::string> transition_problem(const RoundRecord& current, const RoundRecord& next);
 
+// Each start of a store moves the epoch to the next multiple of this, each abort by one: epochs that an earlier start used without having made
+// them durable are never used again. A million aborts in a row, each of at least a second, without one commit: not reached.
+inline constexpr std::uint64_t kEpochsPerStart = 1'000'000;
+// Largest model of a run: 2^42 values in chunks of 2^18. Bounds what a record can make a machine allocate.
+inline constexpr std::uint32_t kChunksMax = 1U << 24;
+
 // The register itself. Used by the gateway that holds the `local` store and by the simulator.
+//
+// Durability is the owner's duty: current() after construction, and every accepted record of phase kCommitted, is written and synced before
+// anybody else (the own machine included) sees it. The others may be lost in a crash.
 class RegisterStore {
  public:
-  // `recovered` is what the journal knew; a store that starts begins a new epoch, so that half-done rounds of the old one are void.
+  // `recovered` is what the journal knew; a store that starts begins a new epoch, so that a half-done round of the old one is void: it
+  // reads as aborted. The last commit stays.
   explicit RegisterStore(RoundRecord recovered);
 
   struct Outcome {
