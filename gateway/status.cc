@@ -1,0 +1,183 @@
+#include "gateway/status.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace sluice::gateway {
+namespace {
+
+using nlohmann::json;
+
+json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+json optional_number(const std::optional<double>& value) { return value ? number(*value) : json(nullptr); }
+
+json optional_time(const std::optional<WallTime>& time) { return time ? json(format_utc(*time)) : json(nullptr); }
+
+json round_to_json(const RoundStatus& round) {
+  return json{
+      {"round", round.round},
+      {"outcome", round_outcome_name(round.outcome)},
+      {"sites", round.sites},
+      {"members", round.members},
+      {"bits_per_value", number(round.bits_per_value)},
+      {"step", number(round.step)},
+      {"state_digest", round.state_digest},
+      {"update_digest", round.update_digest},
+      {"seconds", number(round.seconds)},
+      {"phase_seconds",
+       {{"open", number(round.phase_seconds.open)},
+        {"contribute", number(round.phase_seconds.contribute)},
+        {"combine", number(round.phase_seconds.combine)},
+        {"commit", number(round.phase_seconds.commit)}}},
+      {"raw_bytes", round.raw_bytes},
+      {"sent_bytes", round.sent_bytes},
+      {"received_bytes", round.received_bytes},
+      {"loss", optional_number(round.loss)},
+      {"reason", round.reason},
+      {"finished_at", format_utc(round.finished_at)},
+  };
+}
+
+json link_to_json(const LinkStatus& link) {
+  return json{
+      {"peer", link.peer},
+      {"up", link.is_up},
+      {"reason", link.reason},
+      {"sent_bytes", link.sent_bytes},
+      {"received_bytes", link.received_bytes},
+      {"raw_bytes", link.raw_bytes},
+      {"rtt_seconds", {{"min", number(link.rtt_seconds_min)}, {"p50", number(link.rtt_seconds_p50)}}},
+      {"streams", link.streams},
+      {"reconnects", link.reconnects},
+      {"resent_frames", link.resent_frames},
+      {"send_bits_per_second", number(link.send_bits_per_second)},
+      {"receive_bits_per_second", number(link.receive_bits_per_second)},
+      {"target_bits_per_value", number(link.target_bits_per_value)},
+      {"observed_bits_per_value", number(link.observed_bits_per_value)},
+  };
+}
+
+json agents_to_json(const std::vector<AgentStatus>& agents) {
+  json list = json::array();
+  for (const AgentStatus& agent : agents) {
+    list.push_back({{"rank", agent.rank},
+                    {"connected", agent.is_connected},
+                    {"round", agent.round},
+                    {"loss", optional_number(agent.loss)},
+                    {"tokens", agent.tokens}});
+  }
+  return list;
+}
+
+json sites_to_json(const std::vector<SiteStatus>& sites) {
+  json list = json::array();
+  for (const SiteStatus& site : sites) {
+    list.push_back({{"name", site.name},
+                    {"state", site.state},
+                    {"round", site.round},
+                    {"last_seen", optional_time(site.last_seen)},
+                    {"detail", site.detail},
+                    {"certificate_expiry", optional_time(site.certificate_expiry)}});
+  }
+  return list;
+}
+
+json announcements_to_json(const std::vector<Announcement>& announcements) {
+  json list = json::array();
+  for (const Announcement& announcement : announcements) {
+    list.push_back({{"time", format_utc(announcement.at)}, {"solo", announcement.is_solo}, {"text", announcement.text}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string_view round_outcome_name(RoundOutcome outcome) {
+  switch (outcome) {
+    case RoundOutcome::kCommitted:
+      return "committed";
+    case RoundOutcome::kAborted:
+      return "aborted";
+    case RoundOutcome::kReplayed:
+      return "replayed";
+  }
+  return "unknown";
+}
+
+double WanStatus::reduction() const { return sent_bytes == 0 ? 0.0 : static_cast<double>(raw_bytes) / static_cast<double>(sent_bytes); }
+
+json links_to_json(const StatusSnapshot& snapshot) {
+  json list = json::array();
+  for (const LinkStatus& link : snapshot.links) list.push_back(link_to_json(link));
+  return list;
+}
+
+json rounds_to_json(const StatusSnapshot& snapshot, std::size_t rounds_max) {
+  json list = json::array();
+  const std::size_t count = std::min(rounds_max, snapshot.rounds.size());
+  for (std::size_t index = snapshot.rounds.size() - count; index < snapshot.rounds.size(); ++index) {
+    list.push_back(round_to_json(*snapshot.rounds[index]));
+  }
+  return list;
+}
+
+json to_json(const StatusSnapshot& snapshot, std::size_t rounds_max) {
+  return json{
+      {"site", snapshot.site},
+      {"run", snapshot.run},
+      {"version", snapshot.version},
+      {"epoch", snapshot.epoch},
+      {"round", snapshot.round},
+      {"phase", snapshot.phase},
+      {"description", snapshot.description},
+      {"quorum", snapshot.quorum},
+      {"ready",
+       {{"config_loaded", snapshot.readiness.is_config_loaded},
+        {"wan_listener", snapshot.readiness.is_wan_listener_up},
+        {"agent_socket", snapshot.readiness.is_agent_socket_up},
+        {"certificate", snapshot.readiness.is_certificate_valid}}},
+      {"rounds", rounds_to_json(snapshot, rounds_max)},
+      {"links", links_to_json(snapshot)},
+      {"wan",
+       {{"sent_bytes", snapshot.wan.sent_bytes},
+        {"received_bytes", snapshot.wan.received_bytes},
+        {"raw_bytes", snapshot.wan.raw_bytes},
+        {"reduction", number(snapshot.wan.reduction())}}},
+      {"agents", agents_to_json(snapshot.agents)},
+      {"sites", sites_to_json(snapshot.sites)},
+      {"announcements", announcements_to_json(snapshot.announcements)},
+      {"memory", {{"used_bytes", snapshot.memory_used_bytes}, {"budget_bytes", snapshot.memory_budget_bytes}}},
+      {"spool", {{"used_bytes", snapshot.spool_used_bytes}, {"budget_bytes", snapshot.spool_budget_bytes}}},
+      {"started_at", format_utc(snapshot.started_at)},
+      {"certificate_expiry", optional_time(snapshot.certificate_expiry)},
+  };
+}
+
+std::string dump_json(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+std::string format_utc(WallTime time) {
+  const auto milliseconds = std::chrono::floor<std::chrono::milliseconds>(time);
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(milliseconds);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     (milliseconds - seconds).count());
+}
+
+std::string to_hex(const Digest& digest) { return fmt::format("{:016x}{:016x}", digest.high, digest.low); }
+
+void StatusBoard::publish(std::shared_ptr<const StatusSnapshot> snapshot, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  published_.snapshot.swap(snapshot);  // the old one is freed after the lock, when it leaves `snapshot`
+  published_.at = now;
+}
+
+StatusBoard::Published StatusBoard::current() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
+}
+
+}  // namespace sluice::gateway
