@@ -146,15 +146,20 @@ void check_numbers_grow(const std::vector<ErrorRow>& rows, Findings& findings) {
   }
 }
 
+// In a CMakeLists.txt of its folder or of one above, by its path from there; or in a CMake module, by its path from the root.
 bool is_listed(const Tree& tree, const SourceFile& file) {
+  const auto names = [](const SourceFile& lists, std::string_view path) {
+    return std::ranges::any_of(lists.lines, [&](const std::string& line) { return contains_word(line, path); });
+  };
+  for (const auto& [path, module] : tree.files) {
+    if (module.extension() == ".cmake" && names(module, file.path)) return true;
+  }
   for (std::string folder = file.path; !folder.empty();) {
     const std::size_t slash = folder.rfind('/');
     if (slash == std::string::npos) return false;
     folder.resize(slash);
     const SourceFile* lists = tree.find(folder + "/CMakeLists.txt");
-    if (lists == nullptr) continue;
-    const std::string_view relative = std::string_view(file.path).substr(folder.size() + 1);
-    if (std::ranges::any_of(lists->lines, [&](const std::string& line) { return contains_word(line, relative); })) return true;
+    if (lists != nullptr && names(*lists, std::string_view(file.path).substr(folder.size() + 1))) return true;
   }
   return false;
 }
@@ -223,7 +228,7 @@ Findings check_files_are_listed(const Tree& tree) {
   for (const auto& [path, file] : tree.files) {
     const bool is_public_header = file.is_header() && !file.is_under("tests/") && path.find("/internal/") == std::string::npos;
     const bool is_compiled = file.extension() == ".cc" || file.extension() == ".cu";
-    if ((is_public_header || is_compiled) && !is_listed(tree, file) && !file.is_under("tests/support/")) {
+    if ((is_public_header || is_compiled) && !is_listed(tree, file)) {
       findings.push_back({path, 0, "no CMakeLists.txt of its folder lists it"});
     }
   }
