@@ -18,6 +18,7 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitCannotConnect = 3;
 
+void add_certs_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);
 
 }  // namespace sluice::gateway
