@@ -1,0 +1,300 @@
+#include "compression/grid_codec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/hash.h"
+#include "compression/frame_decoder.h"
+#include "compression/internal/chunk_sample.h"
+#include "compression/internal/dense_coder.h"
+#include "compression/internal/frame_layout.h"
+#include "compression/internal/grid_value.h"
+#include "compression/internal/sparse_coder.h"
+
+namespace sluice::compression {
+namespace {
+
+constexpr const char* kOperation = "encode frame";
+// Up to this many values a chunk is turned into integers first and coded in every way; beyond it a sample decides.
+constexpr std::size_t kSmallChunkValues = 4096;
+
+tl::unexpected<Error> non_finite(ChunkId chunk, std::size_t index) {
+  return fail(ErrorCode::kNonFinite, kOperation, fmt::format("chunk {}, value {} is not finite", chunk, index));
+}
+
+Status check_arguments(std::span<const float> delta, float weight, std::size_t residual_size) {
+  SLUICE_ASSERT(delta.size() == residual_size && delta.size() <= kChunkValues, "{} values, {} residuals", delta.size(), residual_size);
+  if (is_non_finite(weight)) return fail(ErrorCode::kNonFinite, kOperation, "the weight is not finite");
+  return {};
+}
+
+Status check_step(float step) {
+  if (step >= kGridStepMin && step <= kGridStepMax) return {};
+  return fail(ErrorCode::kInvalidArgument, kOperation, fmt::format("step {} is outside {} .. {}", step, kGridStepMin, kGridStepMax));
+}
+
+float weighted_input(float weight, float delta, float residual) { return add(multiply(weight, delta), residual); }
+
+}  // namespace
+
+struct FrameEncoder::Impl {
+  EncodeWorkspace workspace;
+  std::vector<std::uint8_t> plain;   // frame with a payload of fixed size
+  std::vector<std::uint8_t> second;  // the other candidate for a small chunk
+
+  EncodedFrame finish(FrameHeader header, std::uint8_t* payload) {
+    std::uint8_t* frame = payload - kFrameHeaderBytes;
+    write_frame_header(header, frame);
+    const std::size_t hashed = kFrameHeaderBytes + header.payload_bytes;
+    store_le(frame + hashed, xxh3_64(ByteSpan(frame, hashed)));
+    const ByteSpan bytes(frame, hashed + kFrameTrailerBytes);
+    return EncodedFrame{bytes, EncodeStats{8 * bytes.size(), header.squared_error, header.nonzeros}};
+  }
+
+  std::uint8_t* plain_payload(std::size_t payload_bytes) {
+    plain.resize(std::max(plain.size(), kFrameHeaderBytes + payload_bytes + kFrameTrailerBytes));
+    return plain.data() + kFrameHeaderBytes;
+  }
+
+  EncodedFrame finish_fixed(FrameHeader header, std::size_t payload_bytes) {
+    header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
+    header.coded_bits = header.payload_bytes * 8;
+    return finish(header, plain.data() + kFrameHeaderBytes);
+  }
+
+  EncodedFrame finish_plain_integers(FrameHeader header, std::span<const std::int32_t> integers) {
+    header.codec = Codec::kGridPlain;
+    std::uint8_t* to = plain_payload(integers.size_bytes());
+    if (!integers.empty()) std::memcpy(to, integers.data(), integers.size_bytes());
+    return finish_fixed(header, integers.size_bytes());
+  }
+
+  EncodedFrame finish_coded(FrameHeader header, Codec codec, const CodedPayload& coded) {
+    header.codec = codec;
+    header.nonzeros = coded.nonzeros;
+    header.payload_bytes = static_cast<std::uint32_t>(coded.payload.size());
+    header.coded_bits = coded.coded_bits;
+    header.model_a = coded.model_a;
+    header.model_b = coded.model_b;
+    header.model_c = coded.model_c;
+    header.model_bytes = coded.model_bytes;
+    return finish(header, coded.begin);
+  }
+
+  // Every representation of the integers of a small chunk, the smallest taken.
+  EncodedFrame encode_small(FrameHeader header, std::span<const std::int32_t> integers) {
+    GridSource source;
+    source.integers32 = integers.data();
+    header.nonzeros = static_cast<std::uint32_t>(std::count_if(integers.begin(), integers.end(), [](std::int32_t q) { return q != 0; }));
+    CodedPayload dense;
+    dense.is_too_large = true;
+    if (!integers.empty()) dense = encode_dense(best_kernels(), plan_dense(integers), source, integers.size(), workspace);
+    second.assign(dense.payload.begin(), dense.payload.end());
+    const CodedPayload sparse = encode_sparse(best_kernels(), source, integers.size(), workspace);
+    const std::size_t plain_bytes = integers.size_bytes();
+    const std::size_t dense_bytes = dense.is_too_large ? plain_bytes + 1 : second.size();
+    if (sparse.payload.size() <= std::min(dense_bytes, plain_bytes)) return finish_coded(header, Codec::kGridSparse, sparse);
+    if (plain_bytes <= dense_bytes) return finish_plain_integers(header, integers);
+    dense.begin = plain_payload(second.size());
+    std::copy(second.begin(), second.end(), dense.begin);
+    return finish_coded(header, Codec::kGridDense, dense);
+  }
+
+  // A whole chunk from its source, dense or sparse as a sample says.
+  Result<EncodedFrame> encode_source(FrameHeader header, const GridSource& source) {
+    const std::size_t count = header.value_count;
+    const GridKernels& kernels = best_kernels();
+    std::array<std::int32_t, kSampleValues> sample;
+    sample_integers(source, count, sample);
+    const bool sparse = is_sparse_sample(sample);
+    CodedPayload coded = sparse ? encode_sparse(kernels, source, count, workspace)
+                                : encode_dense(kernels, plan_dense(sample), source, count, workspace);
+    if (coded.failed_value != 0) return non_finite(header.chunk, first_non_finite(source, coded.failed_value - 1, count));
+    const double unit = source.kind == SourceKind::kShortResidual ? static_cast<double>(source.step) * static_cast<double>(source.step) : 1.0;
+    header.squared_error += coded.squares * unit;
+    header.nonzeros = coded.nonzeros;
+    if (!sparse && coded.is_too_large) {
+      return finish_plain_integers(header, std::span<const std::int32_t>(workspace.integers).first(count));
+    }
+    if (sparse && coded.payload.size() > 4 * count) return plain_from_list(header, count);
+    return finish_coded(header, sparse ? Codec::kGridSparse : Codec::kGridDense, coded);
+  }
+
+  // The sample saw zeros only, the chunk is full of large integers: the list of the sparse coder becomes plain integers.
+  EncodedFrame plain_from_list(FrameHeader header, std::size_t count) {
+    workspace.integers.assign(count, 0);
+    for (std::size_t index = 0; index < header.nonzeros; ++index) {
+      workspace.integers[workspace.positions[index]] = workspace.escapes[index];
+    }
+    return finish_plain_integers(header, workspace.integers);
+  }
+};
+
+FrameEncoder::FrameEncoder() : impl_(std::make_unique<Impl>()) {}
+FrameEncoder::~FrameEncoder() = default;
+FrameEncoder::FrameEncoder(FrameEncoder&&) noexcept = default;
+FrameEncoder& FrameEncoder::operator=(FrameEncoder&&) noexcept = default;
+
+Result<EncodedFrame> FrameEncoder::encode_grid(std::span<const float> delta, float weight, std::span<float> residual, float step,
+                                               ChunkId chunk, ElementType element_type) {
+  SLUICE_CHECK_OK(check_arguments(delta, weight, residual.size()));
+  SLUICE_CHECK_OK(check_step(step));
+  FrameHeader header;
+  header.element_type = element_type;
+  header.chunk = chunk;
+  header.value_count = static_cast<std::uint32_t>(delta.size());
+  header.step = step;
+  GridSource source;
+  source.kind = SourceKind::kFloatResidual;
+  source.delta = delta.data();
+  source.weight = weight;
+  source.residual = residual.data();
+  source.step = step;
+  source.inverse_step = 1.0F / step;
+  if (delta.size() > kSmallChunkValues) return impl_->encode_source(header, source);
+  std::vector<std::int32_t>& integers = impl_->workspace.integers;
+  integers.resize(std::max(integers.size(), delta.size() + kRowValues));  // room for the padded last row: never moves below
+  std::array<float, 16> squares{};
+  if (const std::size_t bad = first_non_finite(source, 0, delta.size()); bad < delta.size()) return non_finite(chunk, bad);
+  quantise_source(source, delta.size(), integers.data(), squares);
+  header.squared_error = sum_squares(squares);
+  return impl_->encode_small(header, std::span<const std::int32_t>(integers).first(delta.size()));
+}
+
+Result<EncodedFrame> FrameEncoder::encode_integers(std::span<const std::int32_t> integers, float step, std::uint8_t contributions,
+                                                   double squared_error, ChunkId chunk, ElementType element_type) {
+  SLUICE_ASSERT(integers.size() <= kChunkValues && contributions >= 1 && contributions <= kContributionsMax);
+  SLUICE_CHECK_OK(check_step(step));
+  FrameHeader header;
+  header.element_type = element_type;
+  header.chunk = chunk;
+  header.value_count = static_cast<std::uint32_t>(integers.size());
+  header.step = step;
+  header.contributions = contributions;
+  header.squared_error = squared_error;
+  if (integers.size() <= kSmallChunkValues) return impl_->encode_small(header, integers);
+  GridSource source;
+  source.integers32 = integers.data();
+  return impl_->encode_source(header, source);
+}
+
+Result<EncodedFrame> FrameEncoder::encode_raw(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
+                                              ElementType element_type) {
+  SLUICE_CHECK_OK(check_arguments(delta, weight, residual.size()));
+  std::uint8_t* to = impl_->plain_payload(delta.size_bytes());
+  for (std::size_t index = 0; index < delta.size(); ++index) {
+    const float input = weighted_input(weight, delta[index], residual[index]);
+    if (is_non_finite(input)) return non_finite(chunk, index);
+    store_le(to + 4 * index, input);
+  }
+  std::fill(residual.begin(), residual.end(), 0.0F);
+  FrameHeader header;
+  header.codec = Codec::kRaw32;
+  header.element_type = element_type;
+  header.chunk = chunk;
+  header.value_count = static_cast<std::uint32_t>(delta.size());
+  header.nonzeros = header.value_count;
+  return impl_->finish_fixed(header, delta.size_bytes());
+}
+
+Result<EncodedFrame> FrameEncoder::encode_values(std::span<const float> values, std::uint8_t contributions, double squared_error,
+                                                 ChunkId chunk, ElementType element_type) {
+  SLUICE_ASSERT(values.size() <= kChunkValues && contributions >= 1 && contributions <= kContributionsMax);
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    if (is_non_finite(values[index])) return non_finite(chunk, index);
+  }
+  std::uint8_t* to = impl_->plain_payload(values.size_bytes());
+  if (!values.empty()) std::memcpy(to, values.data(), values.size_bytes());
+  FrameHeader header;
+  header.codec = Codec::kRaw32;
+  header.element_type = element_type;
+  header.contributions = contributions;
+  header.chunk = chunk;
+  header.value_count = static_cast<std::uint32_t>(values.size());
+  header.nonzeros = header.value_count;
+  header.squared_error = squared_error;
+  return impl_->finish_fixed(header, values.size_bytes());
+}
+
+Result<EncodedFrame> FrameEncoder::encode_bf16(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
+                                               ElementType element_type) {
+  SLUICE_CHECK_OK(check_arguments(delta, weight, residual.size()));
+  std::uint8_t* to = impl_->plain_payload(2 * delta.size());
+  for (std::size_t index = 0; index < delta.size(); ++index) {
+    const float input = weighted_input(weight, delta[index], residual[index]);
+    const std::uint16_t half = is_non_finite(input) ? std::uint16_t{0x7f80} : bf16_from_float(input);
+    if (is_non_finite(float_from_bf16(half))) return non_finite(chunk, index);
+    store_le(to + 2 * index, half);
+  }
+  FrameHeader header;
+  for (std::size_t index = 0; index < delta.size(); ++index) {
+    const float input = weighted_input(weight, delta[index], residual[index]);
+    residual[index] = subtract(input, float_from_bf16(load_le<std::uint16_t>(to + 2 * index)));
+    header.squared_error += static_cast<double>(residual[index]) * static_cast<double>(residual[index]);
+  }
+  header.codec = Codec::kBf16;
+  header.element_type = element_type;
+  header.chunk = chunk;
+  header.value_count = static_cast<std::uint32_t>(delta.size());
+  header.nonzeros = header.value_count;
+  return impl_->finish_fixed(header, 2 * delta.size());
+}
+
+namespace {
+
+// The encoder behind the free functions: its memory is only scratch, so one per thread serves all callers.
+FrameEncoder& thread_encoder() {
+  thread_local FrameEncoder encoder;
+  return encoder;
+}
+
+Result<EncodeStats> copy_frame(Result<EncodedFrame> frame, ByteVector& out) {
+  out.clear();
+  if (!frame) return fail(std::move(frame).error());
+  out.assign(frame->bytes.begin(), frame->bytes.end());
+  return frame->stats;
+}
+
+}  // namespace
+
+Result<EncodeStats> encode_grid_frame(std::span<const float> delta, float weight, std::span<float> residual, float step, ChunkId chunk,
+                                      ByteVector& out, ElementType element_type) {
+  return copy_frame(thread_encoder().encode_grid(delta, weight, residual, step, chunk, element_type), out);
+}
+
+Result<EncodeStats> encode_raw_frame(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk, ByteVector& out,
+                                     ElementType element_type) {
+  return copy_frame(thread_encoder().encode_raw(delta, weight, residual, chunk, element_type), out);
+}
+
+Result<EncodeStats> encode_bf16_frame(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk, ByteVector& out,
+                                      ElementType element_type) {
+  return copy_frame(thread_encoder().encode_bf16(delta, weight, residual, chunk, element_type), out);
+}
+
+Result<EncodeStats> encode_integer_frame(std::span<const std::int32_t> integers, float step, std::uint8_t contributions,
+                                         double squared_error, ChunkId chunk, ByteVector& out, ElementType element_type) {
+  return copy_frame(thread_encoder().encode_integers(integers, step, contributions, squared_error, chunk, element_type), out);
+}
+
+Result<EncodeStats> encode_value_frame(std::span<const float> values, std::uint8_t contributions, double squared_error, ChunkId chunk,
+                                       ByteVector& out, ElementType element_type) {
+  return copy_frame(thread_encoder().encode_values(values, contributions, squared_error, chunk, element_type), out);
+}
+
+Status undo_frame(const FrameView& frame, std::span<const float> delta, float weight, std::span<float> residual) {
+  SLUICE_ASSERT(delta.size() == residual.size());
+  if (frame.header.value_count != delta.size()) {
+    return fail(ErrorCode::kFrameUnexpected, "undo frame", fmt::format("{} values, {} expected", frame.header.value_count, delta.size()));
+  }
+  SLUICE_CHECK_OK(decode_frame_add(frame, residual));
+  for (std::size_t index = 0; index < delta.size(); ++index) {
+    residual[index] = subtract(residual[index], multiply(weight, delta[index]));
+  }
+  return {};
+}
+
+}  // namespace sluice::compression

@@ -1,0 +1,87 @@
+#pragma once
+
+// Sender's side: error feedback, quantisation on the common grid and entropy coding of one chunk into a frame.
+//     a = weight * delta + residual;  q = round_half_even(a * (1 / step));  residual = a - step * q
+// in fp32, round to nearest even, no fused multiply-add: every machine produces the same bytes and residuals. Pure; any
+// thread, one call at a time per residual. Values and residuals have the unit of the parameters. |q| <= kGridIntegerMax: what
+// goes beyond stays in the residual.
+//
+// A NaN or Inf in weight * delta + residual refuses the frame with kNonFinite, naming the index; the residual is then as before
+// the call, up to fp32 rounding, and `out` is empty.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "compression/frame.h"
+
+namespace sluice::compression {
+
+struct EncodeStats {
+  std::uint64_t bits = 0;      // of the whole frame, header and hash included
+  double squared_error = 0.0;  // sum of residual^2
+  std::uint32_t nonzeros = 0;  // integers that are not 0
+};
+
+struct EncodedFrame {
+  ByteSpan bytes;  // lies in the encoder
+  EncodeStats stats;
+};
+
+// The encoder with its memory (about 3 MiB once used), so that a frame needs neither allocation nor copy. One thread at a time. The bytes
+// of a frame stay valid until the next call. Each function has the requirements and errors of the free function below.
+class FrameEncoder {
+ public:
+  FrameEncoder();
+  ~FrameEncoder();
+  FrameEncoder(FrameEncoder&&) noexcept;
+  FrameEncoder& operator=(FrameEncoder&&) noexcept;
+
+  Result<EncodedFrame> encode_grid(std::span<const float> delta, float weight, std::span<float> residual, float step, ChunkId chunk,
+                                   ElementType element_type = ElementType::kFloat32);
+  Result<EncodedFrame> encode_raw(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
+                                  ElementType element_type = ElementType::kFloat32);
+  Result<EncodedFrame> encode_bf16(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
+                                   ElementType element_type = ElementType::kFloat32);
+  Result<EncodedFrame> encode_integers(std::span<const std::int32_t> integers, float step, std::uint8_t contributions, double squared_error,
+                                       ChunkId chunk, ElementType element_type = ElementType::kFloat32);
+  // fp32 values as RAW32, for sums. Errors: kNonFinite.
+  Result<EncodedFrame> encode_values(std::span<const float> values, std::uint8_t contributions, double squared_error, ChunkId chunk,
+                                     ElementType element_type = ElementType::kFloat32);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Encodes one chunk; `residual` has the size of `delta` and is updated in place. `out` is replaced by the frame.
+// REQUIRES: delta.size() == residual.size() <= kChunkValues.
+// Errors: kNonFinite (also for a weight that is not finite), kInvalidArgument (step outside kGridStepMin .. kGridStepMax).
+Result<EncodeStats> encode_grid_frame(std::span<const float> delta, float weight, std::span<float> residual, float step, ChunkId chunk,
+                                      ByteVector& out, ElementType element_type = ElementType::kFloat32);
+
+// weight * delta + residual as fp32; the residual becomes 0. Same requirements and errors.
+Result<EncodeStats> encode_raw_frame(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk, ByteVector& out,
+                                     ElementType element_type = ElementType::kFloat32);
+
+// weight * delta + residual rounded to bfloat16; the residual keeps the rounding. A value that would round to Inf is kNonFinite.
+Result<EncodeStats> encode_bf16_frame(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk, ByteVector& out,
+                                      ElementType element_type = ElementType::kFloat32);
+
+// The contribution `frame` (any codec) was discarded: gives back the residual from before its encoding, up to fp32 rounding:
+// residual = (residual + decoded) - weight * delta. REQUIRES: the same delta and weight as at encoding, sizes equal.
+Status undo_frame(const FrameView& frame, std::span<const float> delta, float weight, std::span<float> residual);
+
+// Codes integers of a common grid losslessly (the sum of contributions). REQUIRES: |integers| <= contributions * kGridIntegerMax.
+Result<EncodeStats> encode_integer_frame(std::span<const std::int32_t> integers, float step, std::uint8_t contributions,
+                                         double squared_error, ChunkId chunk, ByteVector& out,
+                                         ElementType element_type = ElementType::kFloat32);
+
+// Codes fp32 sums as RAW32. Errors: kNonFinite.
+Result<EncodeStats> encode_value_frame(std::span<const float> values, std::uint8_t contributions, double squared_error, ChunkId chunk,
+                                       ByteVector& out, ElementType element_type = ElementType::kFloat32);
+
+}  // namespace sluice::compression

@@ -1,0 +1,134 @@
+#pragma once
+
+// Bits least significant first, for escapes and sparse frames. The writer appends to a buffer it does not own; the reader never
+// reads past its span: a short read sets failed() and yields zeros.
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "base/bytes.h"
+
+namespace sluice::compression {
+
+class BitWriter {
+ public:
+  // `to` must have room for everything written plus 8 bytes.
+  explicit BitWriter(std::uint8_t* to) : begin_(to), to_(to) {}
+
+  // REQUIRES: count <= 56, bits < 2^count.
+  void write(std::uint64_t bits, unsigned count) {
+    window_ |= bits << used_;
+    used_ += count;
+    std::memcpy(to_, &window_, sizeof window_);
+    const unsigned whole = used_ >> 3;
+    to_ += whole;
+    window_ = whole == 8 ? 0 : window_ >> (8 * whole);
+    used_ &= 7;
+  }
+
+  // `zeros` zero bits and a one.
+  void write_unary(std::uint32_t zeros) {
+    while (zeros >= 48) {
+      write(0, 48);
+      zeros -= 48;
+    }
+    write(std::uint64_t{1} << zeros, zeros + 1);
+  }
+
+  // z in Elias-gamma of (z >> order) + 1, then the `order` low bits. REQUIRES: z < 2^31, order <= 24.
+  void write_exp_golomb(std::uint32_t z, unsigned order) {
+    const std::uint32_t high = (z >> order) + 1;
+    const auto length = static_cast<unsigned>(std::bit_width(high)) - 1;
+    write_unary(length);
+    write(high - (std::uint32_t{1} << length), length);
+    write(z & ((std::uint32_t{1} << order) - 1), order);
+  }
+
+  [[nodiscard]] std::size_t bit_count() const { return 8 * static_cast<std::size_t>(to_ - begin_) + used_; }
+  // Bytes used, the last one padded with zero bits.
+  [[nodiscard]] std::size_t byte_count() const { return (bit_count() + 7) / 8; }
+
+ private:
+  std::uint8_t* begin_;
+  std::uint8_t* to_;
+  std::uint64_t window_ = 0;
+  unsigned used_ = 0;
+};
+
+class BitReader {
+ public:
+  explicit BitReader(ByteSpan bytes) : bytes_(bytes), bits_(8 * bytes.size()) {}
+
+  // REQUIRES: count <= 56.
+  std::uint64_t read(unsigned count) {
+    if (at_ + count > bits_) {
+      fail_reading();
+      return 0;
+    }
+    const std::uint64_t value = window() & ((std::uint64_t{1} << count) - 1);
+    at_ += count;
+    return value;
+  }
+
+  // Zero bits before the next one, at most `limit`; more, or no one at all, is a failure.
+  std::uint32_t read_unary(std::uint32_t limit) {
+    std::uint32_t zeros = 0;
+    while (at_ < bits_) {
+      const std::uint64_t bits = window();
+      const auto run = static_cast<std::uint32_t>(bits == 0 ? 56 : std::countr_zero(bits));
+      if (run < 56) {
+        zeros += run;
+        at_ += run + 1;
+        if (zeros > limit || at_ > bits_) break;
+        return zeros;
+      }
+      zeros += 56;
+      at_ += 56;
+      if (zeros > limit) break;
+    }
+    fail_reading();
+    return 0;
+  }
+
+  std::uint32_t read_exp_golomb(unsigned order) {
+    const std::uint32_t length = read_unary(30);
+    const std::uint64_t high = (std::uint64_t{1} << length) + read(length) - 1;
+    const std::uint64_t value = (high << order) | read(order);
+    if (value >= (std::uint64_t{1} << 31)) fail_reading();
+    return failed_ ? 0 : static_cast<std::uint32_t>(value);
+  }
+
+  // True when everything but zero padding of the last byte has been read and nothing failed.
+  [[nodiscard]] bool is_finished() const {
+    if (failed_ || at_ > bits_ || (at_ + 7) / 8 != bytes_.size()) return false;
+    return (at_ & 7) == 0 || (bytes_.back() >> (at_ & 7)) == 0;
+  }
+  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] std::size_t position() const { return at_; }
+
+ private:
+  // At least 56 valid bits from the position on, zeros past the end.
+  [[nodiscard]] std::uint64_t window() const {
+    const std::size_t byte = at_ >> 3;
+    std::uint64_t word = 0;
+    if (byte + 8 <= bytes_.size()) {
+      std::memcpy(&word, bytes_.data() + byte, 8);
+    } else {
+      std::memcpy(&word, bytes_.data() + byte, bytes_.size() - byte);
+    }
+    word >>= at_ & 7;
+    return word & ((std::uint64_t{1} << 56) - 1);
+  }
+  void fail_reading() {
+    failed_ = true;
+    at_ = bits_;
+  }
+
+  ByteSpan bytes_;
+  std::size_t bits_;
+  std::size_t at_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace sluice::compression

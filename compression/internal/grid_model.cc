@@ -1,0 +1,135 @@
+#include "compression/internal/grid_model.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+// From counts to slots. A symbol of probability p costs least with 256 p slots; slots are whole and at least one, so after rounding
+// down the remaining ones go where one more saves the most bits (the derivative p / (f + 1/2) of p ln f). Slots of a
+// symbol are spread evenly over the 256 places, as in tANS: with 16-bit states contiguous slots would cost 0.004 to 0.009 bit a symbol.
+
+namespace sluice::compression {
+namespace {
+
+using Frequencies = std::array<std::int32_t, kModelSymbolsMax>;
+
+// Bit f is set when has_exact_reciprocal(f). With r = 65536 mod f the estimate is short by at most one, and then the byte
+// remainder is below f (1 + r / 256): it must not wrap at 256, so f (256 + r) <= 65536 is needed; f <= 128 always qualifies.
+constexpr bool reciprocal_fits(std::uint32_t frequency) {
+  if (frequency <= 128) return true;
+  const std::uint32_t rest = 65536U % frequency;
+  return frequency * (256U + rest) <= 65536U;
+}
+
+// Adds or takes single slots where it gains most until 256 are given out; `fixed` keeps its slots (-1: none).
+void settle(Frequencies& frequencies, std::span<const double> probability, int fixed) {
+  std::int32_t sum = 0;
+  for (std::size_t symbol = 0; symbol < probability.size(); ++symbol) sum += frequencies[symbol];
+  while (sum != static_cast<std::int32_t>(kModelSlots)) {
+    const bool add = sum < static_cast<std::int32_t>(kModelSlots);
+    int best = -1;
+    double best_gain = 0.0;
+    for (std::size_t symbol = 0; symbol < probability.size(); ++symbol) {
+      if (static_cast<int>(symbol) == fixed || (!add && frequencies[symbol] < 2)) continue;
+      const double slots = static_cast<double>(frequencies[symbol]);
+      const double gain = add ? probability[symbol] / (slots + 0.5) : -probability[symbol] / (slots - 0.5);
+      if (best < 0 || gain > best_gain) {
+        best_gain = gain;
+        best = static_cast<int>(symbol);
+      }
+    }
+    SLUICE_ASSERT(best >= 0, "no symbol can change its slots");
+    frequencies[static_cast<std::size_t>(best)] += add ? 1 : -1;
+    sum += add ? 1 : -1;
+  }
+}
+
+std::int32_t nearest_exact(std::int32_t frequency, std::int32_t largest) {
+  for (std::int32_t distance = 1; frequency - distance > 128; ++distance) {
+    if (has_exact_reciprocal(static_cast<std::uint32_t>(frequency - distance))) return frequency - distance;
+    const std::int32_t above = frequency + distance;
+    if (above <= largest && has_exact_reciprocal(static_cast<std::uint32_t>(above))) return above;
+  }
+  return 128;
+}
+
+}  // namespace
+
+bool has_exact_reciprocal(std::uint32_t frequency) { return reciprocal_fits(frequency); }
+
+GridModel GridModel::from_counts(std::span<const std::uint32_t> counts, int half_width) {
+  SLUICE_ASSERT(half_width >= 1 && half_width <= kGridHalfWidthMax && counts.size() == static_cast<std::size_t>(2 * half_width) + 2);
+  const std::size_t symbols = counts.size();
+  std::array<double, kModelSymbolsMax> probability{};
+  double total = 0.0;
+  for (const std::uint32_t count : counts) total += static_cast<double>(count);
+  // A symbol that the sample missed keeps a small weight, so that ties go to nobody by accident.
+  constexpr double kFloor = 0.02;
+  const double norm = 1.0 / (total + kFloor * static_cast<double>(symbols));
+  Frequencies frequencies{};
+  for (std::size_t symbol = 0; symbol < symbols; ++symbol) {
+    probability[symbol] = (static_cast<double>(counts[symbol]) + kFloor) * norm;
+    frequencies[symbol] = std::max(1, static_cast<std::int32_t>(probability[symbol] * static_cast<double>(kModelSlots)));
+  }
+  const auto used = std::span<const double>(probability).first(symbols);
+  settle(frequencies, used, -1);
+  for (std::size_t symbol = 0; symbol < symbols; ++symbol) {
+    if (has_exact_reciprocal(static_cast<std::uint32_t>(frequencies[symbol]))) continue;
+    frequencies[symbol] = nearest_exact(frequencies[symbol], static_cast<std::int32_t>(kModelSlots - symbols + 1));
+    settle(frequencies, used, static_cast<int>(symbol));
+    break;  // at most one symbol has more than 128 slots
+  }
+  GridModel model;
+  model.half_width_ = half_width;
+  for (std::size_t symbol = 0; symbol < symbols; ++symbol) model.frequency[symbol] = static_cast<std::uint8_t>(frequencies[symbol]);
+  model.build_tables();
+  return model;
+}
+
+bool GridModel::set_frequencies(std::span<const std::uint8_t> frequencies, int half_width) {
+  if (half_width < 1 || half_width > kGridHalfWidthMax) return false;
+  if (frequencies.size() != static_cast<std::size_t>(2 * half_width) + 2) return false;
+  std::uint32_t sum = 0;
+  for (const std::uint8_t slots : frequencies) {
+    if (slots == 0) return false;
+    sum += slots;
+  }
+  if (sum != kModelSlots) return false;
+  half_width_ = half_width;
+  frequency.fill(0);
+  std::copy(frequencies.begin(), frequencies.end(), frequency.begin());
+  build_tables();
+  return true;
+}
+
+void GridModel::build_tables() {
+  start.fill(0);
+  reciprocal.fill(0);
+  // Counting sort of (ideal place, symbol, rank), the ideal places of f slots being (2 k + 1) / (2 f) of the way.
+  std::array<std::uint16_t, kModelSlots + 1> first{};
+  std::array<std::uint8_t, kModelSlots> key{};
+  std::uint32_t at = 0;
+  for (std::size_t symbol = 0; symbol < symbol_count(); ++symbol) {
+    const std::uint32_t slots = frequency[symbol];
+    start[symbol] = static_cast<std::uint8_t>(at);
+    reciprocal[symbol] = static_cast<std::uint16_t>(slots == 1 ? 65535U : 65536U / slots);
+    // Places of one symbol from one division: 65536 / f is exact enough for 256 places up to ties, which a fixed rule must break,
+    // so the quotient itself is used.
+    for (std::uint32_t rank = 0; rank < slots; ++rank, ++at) {
+      key[at] = static_cast<std::uint8_t>((2 * rank + 1) * 128U / slots);
+      ++first[key[at] + 1U];
+    }
+  }
+  for (std::size_t place = 0; place < kModelSlots; ++place) first[place + 1] = static_cast<std::uint16_t>(first[place + 1] + first[place]);
+  at = 0;
+  for (std::size_t symbol = 0; symbol < symbol_count(); ++symbol) {
+    for (std::uint32_t rank = 0; rank < frequency[symbol]; ++rank, ++at) {
+      const std::size_t slot = first[key[at]]++;
+      slot_of[at] = static_cast<std::uint8_t>(slot);
+      symbol_of[slot] = static_cast<std::uint8_t>(symbol);
+      rank_of[slot] = static_cast<std::uint8_t>(rank);
+    }
+  }
+}
+
+}  // namespace sluice::compression
