@@ -119,6 +119,12 @@ Result<std::uint64_t> DiskFile::size() const {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+Status DiskFile::rename_to(const std::filesystem::path& path) {
+  if (::rename(path_.c_str(), path.c_str()) != 0) return fail(error("rename"));
+  path_ = path;
+  return {};
+}
+
 Result<bool> DiskFile::try_lock() {
   while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
@@ -141,13 +147,10 @@ Result<ByteVector> read_file(const std::filesystem::path& path, std::uint64_t by
 
 Status make_directories(const std::filesystem::path& path) {
   std::error_code failure;
-  std::filesystem::create_directories(path, failure);
+  if (std::filesystem::create_directories(path, failure) && !failure) {
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all, failure);
+  }
   if (failure) return fail(disk_error("make directory", path, failure.value()));
-  return {};
-}
-
-Status rename_file(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) return fail(disk_error("rename", from, errno));
   return {};
 }
 

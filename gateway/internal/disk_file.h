@@ -36,6 +36,8 @@ class DiskFile {
   Status truncate(std::uint64_t bytes);
   Status sync();  // contents and size, not the directory entry
   [[nodiscard]] Result<std::uint64_t> size() const;
+  // Gives the file another name, in place of any file that has it. Not durable before sync_directory().
+  Status rename_to(const std::filesystem::path& path);
   // Takes the whole-file lock without waiting; false when another open file has it. Ends with the descriptor.
   Result<bool> try_lock();
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -49,8 +51,8 @@ class DiskFile {
 
 // The whole file; kLimitExceeded when it is longer than `bytes_max`.
 Result<ByteVector> read_file(const std::filesystem::path& path, std::uint64_t bytes_max);
+// A directory that is made is the owner's only; one that is there stays as it is.
 Status make_directories(const std::filesystem::path& path);
-Status rename_file(const std::filesystem::path& from, const std::filesystem::path& to);
 // Removing a file that is not there is no error.
 Status remove_file(const std::filesystem::path& path);
 // Makes creations, renames and removals in the directory durable.
