@@ -18,8 +18,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/ids.h"
-#include "compression/sketch.h"
 #include "sync/round_record.h"
+
+namespace sluice::compression {
+class Sketch;  // compression/sketch.h
+}  // namespace sluice::compression
 
 namespace sluice::sync {
 
@@ -42,8 +45,8 @@ struct Proposal {
   RoundId round;
   SiteId site;
   std::uint64_t tokens = 0;
-  compression::Sketch sketch;
-  double sketch_weight = 0.0;
+  std::shared_ptr<const compression::Sketch> sketch;  // merged over the ranks; null: none (then the others' decide the step)
+  double sketch_weight = 0.0;                         // the weight that the sketch was made with
   std::uint64_t manifest_hash = 0;
   std::uint32_t chunks = 0;
   Digest base_digest;
