@@ -26,8 +26,6 @@ using CertificateHandle = std::unique_ptr<X509, Deleter<X509_free>>;
 using BioHandle = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
 using ExtensionHandle = std::unique_ptr<X509_EXTENSION, Deleter<X509_EXTENSION_free>>;
 using NamesHandle = std::unique_ptr<GENERAL_NAMES, Deleter<GENERAL_NAMES_free>>;
-using StoreHandle = std::unique_ptr<X509_STORE, Deleter<X509_STORE_free>>;
-using StoreContextHandle = std::unique_ptr<X509_STORE_CTX, Deleter<X509_STORE_CTX_free>>;
 
 // The queue of this thread holds the reason; it is emptied, so that no later call finds a stale one.
 tl::unexpected<Error> refuse(std::string operation, std::string_view what) {
@@ -121,10 +119,10 @@ CertificateHandle begin_certificate(const Subject& subject, EVP_PKEY* key) {
   CertificateHandle certificate(X509_new());
   if (!certificate) return nullptr;
   X509* raw = certificate.get();
-  const bool good = X509_set_version(raw, X509_VERSION_3) == 1 && set_serial(raw) && set_time(X509_getm_notBefore(raw), subject.validity.not_before) &&
-                    set_time(X509_getm_notAfter(raw), subject.validity.not_after) &&
-                    add_name(X509_get_subject_name(raw), "O", subject.organization) &&
-                    add_name(X509_get_subject_name(raw), "CN", subject.common_name) && X509_set_pubkey(raw, key) == 1;
+  const bool good =
+      X509_set_version(raw, X509_VERSION_3) == 1 && set_serial(raw) && set_time(X509_getm_notBefore(raw), subject.validity.not_before) &&
+      set_time(X509_getm_notAfter(raw), subject.validity.not_after) && add_name(X509_get_subject_name(raw), "O", subject.organization) &&
+      add_name(X509_get_subject_name(raw), "CN", subject.common_name) && X509_set_pubkey(raw, key) == 1;
   return good ? std::move(certificate) : nullptr;
 }
 
@@ -140,7 +138,8 @@ Result<KeyAndCertificate> to_pem(X509* certificate, EVP_PKEY* key) {
 
 std::string common_name_of(X509* certificate) {
   std::array<char, 256> text{};
-  const int size = X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text.data(), static_cast<int>(text.size()));
+  const int size =
+      X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text.data(), static_cast<int>(text.size()));
   return size > 0 ? std::string(text.data(), static_cast<std::size_t>(size)) : std::string();
 }
 
@@ -161,9 +160,7 @@ std::vector<std::string> identities_of(X509* certificate) {
 
 Validity valid_for_days(WallTime now, int days) { return {now - std::chrono::minutes(5), now + std::chrono::hours(24) * days}; }
 
-std::string site_identity(std::string_view domain, std::string_view site) { return fmt::format("spiffe://{}/site/{}", domain, site); }
-
-std::string agent_identity(std::string_view domain, std::string_view site) { return fmt::format("spiffe://{}/agent/{}", domain, site); }
+std::string agent_uri(std::string_view domain, std::string_view site) { return fmt::format("spiffe://{}/agent/{}", domain, site); }
 
 Result<KeyAndCertificate> make_authority(const AuthorityRequest& request) {
   const std::string operation = "make authority";
@@ -186,7 +183,8 @@ Result<KeyAndCertificate> issue_certificate(const KeyAndCertificate& authority, 
   const CertificateHandle issuer = certificate_from_pem(authority.certificate_pem);
   const KeyHandle issuer_key = key_from_pem(authority.key_pem);
   if (!issuer || !issuer_key) return refuse(operation, "the authority's certificate or key is not PEM");
-  if (X509_check_private_key(issuer.get(), issuer_key.get()) != 1) return refuse(operation, "the authority's key is of another certificate");
+  if (X509_check_private_key(issuer.get(), issuer_key.get()) != 1)
+    return refuse(operation, "the authority's key is of another certificate");
   const KeyHandle key(EVP_EC_gen("P-256"));
   if (!key) return refuse(operation, "making a P-256 key failed");
   const CertificateHandle certificate = begin_certificate({"Sluice", request.common_name, request.validity}, key.get());
@@ -198,8 +196,8 @@ Result<KeyAndCertificate> issue_certificate(const KeyAndCertificate& authority, 
                     add_extension(raw, issuer.get(), NID_key_usage, "critical,digitalSignature") &&
                     add_extension(raw, issuer.get(), NID_ext_key_usage, usage) &&
                     add_extension(raw, issuer.get(), NID_subject_key_identifier, "hash") &&
-                    add_extension(raw, issuer.get(), NID_authority_key_identifier, "keyid:always") && add_identities(raw, request.identities) &&
-                    X509_sign(raw, issuer_key.get(), EVP_sha256()) > 0;
+                    add_extension(raw, issuer.get(), NID_authority_key_identifier, "keyid:always") &&
+                    add_identities(raw, request.identities) && X509_sign(raw, issuer_key.get(), EVP_sha256()) > 0;
   if (!good) return refuse(operation, fmt::format("the certificate of {} cannot be signed", request.common_name));
   return to_pem(raw, key.get());
 }
@@ -212,28 +210,6 @@ Result<CertificateFacts> read_certificate(std::string_view pem) {
                           identities_of(raw),
                           {read_time(X509_get0_notBefore(raw)), read_time(X509_get0_notAfter(raw))},
                           X509_check_ca(raw) == 1};
-}
-
-Status verify_certificate(std::string_view authority_pem, std::string_view certificate_pem, std::string_view key_pem) {
-  const std::string operation = "verify certificate";
-  const CertificateHandle authority = certificate_from_pem(authority_pem);
-  const CertificateHandle certificate = certificate_from_pem(certificate_pem);
-  const KeyHandle key = key_from_pem(key_pem);
-  if (!authority) return refuse(operation, "the authority's file holds no certificate in PEM form");
-  if (!certificate) return refuse(operation, "no certificate in PEM form");
-  if (!key) return refuse(operation, "no private key in PEM form, or it is encrypted");
-  if (X509_check_private_key(certificate.get(), key.get()) != 1) return refuse(operation, "the key is of another certificate");
-  const StoreHandle store(X509_STORE_new());
-  const StoreContextHandle context(X509_STORE_CTX_new());
-  if (!store || !context || X509_STORE_add_cert(store.get(), authority.get()) != 1 ||
-      X509_STORE_CTX_init(context.get(), store.get(), certificate.get(), nullptr) != 1) {
-    return refuse(operation, "OpenSSL cannot set up the check");
-  }
-  X509_STORE_CTX_set_flags(context.get(), X509_V_FLAG_NO_CHECK_TIME | X509_V_FLAG_X509_STRICT);
-  if (X509_verify_cert(context.get()) == 1) return {};
-  const int reason = X509_STORE_CTX_get_error(context.get());
-  ERR_clear_error();
-  return fail(ErrorCode::kCertificateRefused, operation, fmt::format("not signed by the authority: {}", X509_verify_cert_error_string(reason)));
 }
 
 }  // namespace sluice::gateway

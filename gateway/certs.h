@@ -32,9 +32,8 @@ struct KeyAndCertificate {
   std::string key_pem;
 };
 
-// "spiffe://example.org/site/us-east".
-std::string site_identity(std::string_view domain, std::string_view site);
-std::string agent_identity(std::string_view domain, std::string_view site);
+// "spiffe://<domain>/agent/<site>"; a site's own is site_uri in gateway/tls_context.h.
+std::string agent_uri(std::string_view domain, std::string_view site);
 
 struct AuthorityRequest {
   std::string run;     // common name
@@ -61,9 +60,6 @@ struct CertificateFacts {
 };
 Result<CertificateFacts> read_certificate(std::string_view pem);
 
-// Fails unless the key belongs to the certificate and the authority signed it. Does not look at the time or the identity.
-Status verify_certificate(std::string_view authority_pem, std::string_view certificate_pem, std::string_view key_pem);
-
 struct CertificateRun {
   std::string run;
   std::string domain;
@@ -74,6 +70,7 @@ struct CertificateRun {
 };
 // Writes ca.pem and ca.key, or uses those that are there, and site-NAME.pem, site-NAME.key, agent-NAME.pem, agent-NAME.key.
 // Returns the paths written. Nothing is written when a file of one of the sites exists and `overwrite` is false.
-Result<std::vector<std::filesystem::path>> write_certificates(const std::filesystem::path& directory, const CertificateRun& run, WallTime now);
+Result<std::vector<std::filesystem::path>> write_certificates(const std::filesystem::path& directory, const CertificateRun& run,
+                                                              WallTime now);
 
 }  // namespace sluice::gateway

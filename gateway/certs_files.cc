@@ -14,6 +14,7 @@
 
 #include "gateway/certs.h"
 #include "gateway/internal/config_scalar.h"
+#include "gateway/tls_context.h"
 
 namespace sluice::gateway {
 namespace {
@@ -25,7 +26,9 @@ constexpr std::size_t kPemBytesMax = 64 * 1024;
 // The authority lives longer than the certificates that it signs: replacing it takes all sites at once.
 constexpr int kAuthorityDays = 3650;
 
-tl::unexpected<Error> refuse(std::string detail) { return fail(ErrorCode::kCertificateRefused, std::string(kOperation), std::move(detail)); }
+tl::unexpected<Error> refuse(std::string detail) {
+  return fail(ErrorCode::kCertificateRefused, std::string(kOperation), std::move(detail));
+}
 tl::unexpected<Error> refuse_errno(const fs::path& path) { return refuse(fmt::format("{}: {}", path.native(), std::strerror(errno))); }
 
 struct FileToWrite {
@@ -70,7 +73,8 @@ Result<std::string> read_pem(const fs::path& path) {
 
 Status check_request(const CertificateRun& run) {
   if (const auto name = parse_name(run.run); !name.value) return refuse(fmt::format("run name `{}`: {}", run.run, name.trouble));
-  if (const auto domain = parse_domain(run.domain); !domain.value) return refuse(fmt::format("domain `{}`: {}", run.domain, domain.trouble));
+  if (const auto domain = parse_domain(run.domain); !domain.value)
+    return refuse(fmt::format("domain `{}`: {}", run.domain, domain.trouble));
   if (run.days < 1 || run.days > kAuthorityDays) return refuse(fmt::format("{} days; 1 to {}", run.days, kAuthorityDays));
   if (run.sites.empty()) return refuse("no site is named");
   for (const std::string& site : run.sites) {
@@ -103,8 +107,8 @@ struct LeafName {
 std::vector<LeafName> leaf_names(const CertificateRun& run) {
   std::vector<LeafName> names;
   for (const std::string& site : run.sites) {
-    names.push_back({"site-" + site, site, site_identity(run.domain, site)});
-    if (run.with_agents) names.push_back({"agent-" + site, site, agent_identity(run.domain, site)});
+    names.push_back({"site-" + site, site, site_uri(run.domain, site)});
+    if (run.with_agents) names.push_back({"agent-" + site, site, agent_uri(run.domain, site)});
   }
   return names;
 }

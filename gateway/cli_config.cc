@@ -27,8 +27,8 @@ bool check_one(const std::string& file, FileChecks file_checks) {
   }
   if (!outcome->config) return false;
   const GatewayConfig& config = *outcome->config;
-  fmt::print("{}: valid: site {} of {}, run {}, store at {}, shared settings {:016x}\n", file, config.site, config.sites.size(), config.run.name,
-             config.coordination.site, shared_digest(config));
+  fmt::print("{}: valid: site {} of {}, run {}, store at {}, shared settings {:016x}\n", file, config.site, config.sites.size(),
+             config.run.name, config.coordination.site, shared_digest(config));
   return true;
 }
 

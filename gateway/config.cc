@@ -85,7 +85,7 @@ ConfigOutcome examine_config(std::string_view text, const std::filesystem::path&
     ReadOutcome read = read_fields(*tree.root, directory_of(file_name));
     outcome.problems.insert(outcome.problems.end(), read.problems.begin(), read.problems.end());
     if (outcome.problems.empty()) outcome.problems = apply_rules(read.config, read.positions);
-    if (outcome.problems.empty() && file_checks == FileChecks::kTlsFiles) outcome.problems = check_tls_files(read.config.tls, read.positions);
+    if (outcome.problems.empty() && file_checks == FileChecks::kTlsFiles) outcome.problems = check_tls_files(read.config, read.positions);
     read.config.source = file_name;
     if (outcome.problems.empty()) outcome.config = std::move(read.config);
   }

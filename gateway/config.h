@@ -77,7 +77,7 @@ struct OuterConfig {
 
 // What a site does while it is below quorum or without the store: goes on alone, this far and no further.
 struct SoloConfig {
-  std::uint64_t steps_max = 2000;             // inner steps without a commit, then training pauses
+  std::uint64_t steps_max = 2000;                // inner steps without a commit, then training pauses
   std::chrono::milliseconds pause_max{600'000};  // length of that pause, then the script is told to stop
 };
 
@@ -121,9 +121,9 @@ struct HeartbeatConfig {
 
 struct WanConfig {
   Endpoint listen;
-  std::uint32_t streams = 4;                       // bulk connections to each peer
-  BitsPerSecond rate_limit;                        // sending, all peers together; 0 = no limit
-  std::chrono::milliseconds probe_window{5'000};   // length of an active bandwidth probe
+  std::uint32_t streams = 4;                      // bulk connections to each peer
+  BitsPerSecond rate_limit;                       // sending, all peers together; 0 = no limit
+  std::chrono::milliseconds probe_window{5'000};  // length of an active bandwidth probe
   HeartbeatConfig heartbeat;
   CongestionControl congestion = CongestionControl::kBbr;
 };
@@ -135,9 +135,9 @@ struct StateConfig {
 };
 
 struct LimitsConfig {
-  Bytes memory{512 * kMiB};                         // frames and sums held by the gateway, all together
-  std::uint32_t frames_in_flight = 256;             // sent and not yet acknowledged, to each peer
-  std::uint32_t handshakes_per_second = 50;         // new TLS connections, all listeners together
+  Bytes memory{512 * kMiB};                        // frames and sums held by the gateway, all together
+  std::uint32_t frames_in_flight = 256;            // sent and not yet acknowledged, to each peer
+  std::uint32_t handshakes_per_second = 50;        // new TLS connections, all listeners together
   std::uint32_t connections_unauthenticated = 64;  // at one time, before their certificate is verified
 };
 
@@ -183,7 +183,7 @@ struct ConfigProblem {
 enum class FileChecks { kSkip, kTlsFiles };
 
 // Every problem of the file in the order of its lines (at most kConfigProblemsMax), or the configuration.
-// kTlsFiles also checks that the three TLS files can be read and that the key is not open to other users.
+// kTlsFiles also checks that the three TLS files can be read, fit together and are of this site, and that the key is not open to others.
 struct ConfigOutcome {
   std::optional<GatewayConfig> config;  // set exactly when `problems` is empty
   std::vector<ConfigProblem> problems;

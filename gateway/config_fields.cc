@@ -1,6 +1,6 @@
 #include "gateway/internal/config_fields.h"
 
-#include <limits>
+#include "gateway/limits.h"
 
 namespace sluice::gateway {
 namespace {
@@ -35,7 +35,7 @@ void integer(FieldVisitor& visitor, const Field& field, Number& value, std::uint
   value = static_cast<Number>(wide);
 }
 
-// The largest range a visitor can be given for Number-sized values.
+// Where no other bound suggests itself: far above any use, far below what overflows.
 constexpr std::uint64_t kCountMax = 1'000'000;
 
 void visit_run(FieldVisitor& v, RunConfig& run) {
@@ -61,7 +61,8 @@ void visit_sites(FieldVisitor& v, std::vector<SiteConfig>& sites) {
 
 void visit_coordination(FieldVisitor& v, CoordinationConfig& coordination) {
   if (!v.begin_section({"coordination", "Where the decisions about rounds are kept.", Need::kRequired})) return;
-  choice(v, {"store", "local: in the gateway of one site; etcd: reserved, not available in this version."}, coordination.store, kStoreNames);
+  choice(v, {"store", "local: in the gateway of one site; etcd: reserved, not available in this version."}, coordination.store,
+         kStoreNames);
   v.name({"site", "local: the site whose gateway holds the store."}, coordination.site, NameKind::kName);
   v.endpoint_list({"endpoints", "etcd: host:port of its members; reserved."}, coordination.endpoints);
   v.end_section();
@@ -78,14 +79,16 @@ void visit_tls(FieldVisitor& v, TlsConfig& tls) {
 void visit_agents(FieldVisitor& v, AgentsConfig& agents) {
   if (!v.begin_section({"agents", "The training processes of the own site.", Need::kRequired})) return;
   v.path({"socket", "Unix socket for agents on this machine, at most 107 bytes.", Need::kRequired}, agents.socket);
-  v.optional_endpoint({"listen", "host:port for agents on other machines of the site, TLS with certificates."}, agents.listen, EndpointUse::kListen);
+  v.optional_endpoint({"listen", "host:port for agents on other machines of the site, TLS with certificates."}, agents.listen,
+                      EndpointUse::kListen);
   integer(v, {"ranks", "Training processes of this site."}, agents.ranks, 1, 65'536);
   v.end_section();
 }
 
 void visit_training(FieldVisitor& v, TrainingConfig& training) {
   if (!v.begin_section({"training", "How the sites train together."})) return;
-  choice(v, {"mode", "diloco: several optimiser steps at each site, then one outer step over all sites."}, training.mode, kTrainingModeNames);
+  choice(v, {"mode", "diloco: several optimiser steps at each site, then one outer step over all sites."}, training.mode,
+         kTrainingModeNames);
   integer(v, {"inner_steps", "Optimiser steps between two rounds."}, training.inner_steps, 1, 100'000);
   if (v.begin_section({"outer", "The outer optimiser."})) {
     choice(v, {"rule", "nesterov: SGD with Nesterov momentum; average: plain averaging."}, training.outer.rule, kOuterRuleNames);
@@ -103,7 +106,8 @@ void visit_training(FieldVisitor& v, TrainingConfig& training) {
 
 void visit_round(FieldVisitor& v, RoundConfig& round) {
   if (!v.begin_section({"round", "Time limits and quorum of a round."})) return;
-  v.duration({"deadline", "From open to close; contributions that come later are discarded."}, round.deadline, {milliseconds(10), hours(24)});
+  v.duration({"deadline", "From open to close; contributions that come later are discarded."}, round.deadline,
+             {milliseconds(10), hours(24)});
   v.duration({"open_grace", "Wait for the other sites once a quorum is ready."}, round.open_grace, {milliseconds(0), hours(24)});
   v.duration({"commit_deadline", "From close to commit."}, round.commit_deadline, {milliseconds(10), hours(24)});
   integer(v, {"quorum", "Sites that a commit needs; a majority when not given."}, round.quorum, 1, kSitesMax);
@@ -114,7 +118,8 @@ void visit_round(FieldVisitor& v, RoundConfig& round) {
 void visit_compression(FieldVisitor& v, CompressionConfig& compression) {
   if (!v.begin_section({"compression", "How much the exchanged deltas are compressed, in bits per value."})) return;
   choice(v, {"mode", "auto: the rate follows the measured links; fixed: the given bits."}, compression.mode, kCompressionModeNames);
-  choice(v, {"codec", "grid: common integer grid, entropy-coded; raw32 and bf16: no compression, for comparison."}, compression.codec, kCodecNames);
+  choice(v, {"codec", "grid: common integer grid, entropy-coded; raw32 and bf16: no compression, for comparison."}, compression.codec,
+         kCodecNames);
   v.real({"bits", "Rate of fixed mode, and where auto mode begins."}, compression.bits, {0.05, 16.0});
   v.real({"min_bits", "Floor of auto mode."}, compression.min_bits, {0.05, 16.0});
   v.real({"max_bits", "Ceiling of auto mode."}, compression.max_bits, {0.05, 16.0});
@@ -127,7 +132,7 @@ void visit_compression(FieldVisitor& v, CompressionConfig& compression) {
 void visit_wan(FieldVisitor& v, WanConfig& wan) {
   if (!v.begin_section({"wan", "Connections to the other sites.", Need::kRequired})) return;
   v.endpoint({"listen", "host:port that this gateway binds for the other sites.", Need::kRequired}, wan.listen, EndpointUse::kListen);
-  integer(v, {"streams", "Bulk connections to each peer."}, wan.streams, 1, 64);
+  integer(v, {"streams", "Bulk connections to each peer."}, wan.streams, 1, kStreamsMax);
   v.rate({"rate_limit", "Sending rate of this gateway, all peers together; no limit when not given."}, wan.rate_limit,
          {BitsPerSecond{1e4}, BitsPerSecond{1e13}});
   v.duration({"probe_window", "Length of an active bandwidth probe."}, wan.probe_window, {milliseconds(100), minutes(1)});
@@ -153,7 +158,8 @@ void visit_limits(FieldVisitor& v, LimitsConfig& limits) {
   v.size({"memory", "Frames and sums held by the gateway, all together."}, limits.memory, {Bytes{16 * kMiB}, Bytes{4096 * kGiB}});
   integer(v, {"frames_in_flight", "Frames sent to a peer and not yet acknowledged."}, limits.frames_in_flight, 1, 65'536);
   integer(v, {"handshakes_per_second", "New TLS connections, all listeners together."}, limits.handshakes_per_second, 1, 10'000);
-  integer(v, {"connections_unauthenticated", "Connections at one time whose certificate is not yet verified."}, limits.connections_unauthenticated, 1, 10'000);
+  integer(v, {"connections_unauthenticated", "Connections at one time whose certificate is not yet verified."},
+          limits.connections_unauthenticated, 1, 10'000);
   v.end_section();
 }
 

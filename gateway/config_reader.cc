@@ -12,10 +12,14 @@ namespace {
 
 std::string_view kind_name(const ConfigNode& node) {
   switch (node.kind) {
-    case ConfigNode::Kind::kNull: return "nothing";
-    case ConfigNode::Kind::kScalar: return "a single value";
-    case ConfigNode::Kind::kMap: return "a map of keys";
-    case ConfigNode::Kind::kList: return "a list";
+    case ConfigNode::Kind::kNull:
+      return "nothing";
+    case ConfigNode::Kind::kScalar:
+      return "a single value";
+    case ConfigNode::Kind::kMap:
+      return "a map of keys";
+    case ConfigNode::Kind::kList:
+      return "a list";
   }
   return "something";
 }
@@ -24,7 +28,8 @@ std::string_view kind_name(const ConfigNode& node) {
 std::string shown(std::string_view text) {
   constexpr std::size_t kShownMax = 80;
   std::string result(text.substr(0, kShownMax));
-  std::replace_if(result.begin(), result.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   return text.size() > kShownMax ? result + "..." : result;
 }
 
@@ -66,13 +71,15 @@ class ReadingVisitor : public FieldVisitor {
   }
 
   void boolean(const Field& field, bool& value) override {
-    read(field, value, "true or false", [](std::string_view text) { return parse_strict_bool(text); }, kAnyValue<bool>);
+    read(
+        field, value, "true or false", [](std::string_view text) { return parse_strict_bool(text); }, kAnyValue<bool>);
   }
   void integer(const Field& field, std::uint64_t& value, Range<std::uint64_t> range) override {
     const std::string expected =
         range.min == range.max ? fmt::format("{}", range.min) : fmt::format("a whole number {} to {}", range.min, range.max);
     auto wide = static_cast<std::int64_t>(value);
-    read(field, wide, expected, parse_strict_integer, [&](std::int64_t number) { return number >= 0 && in_range(std::uint64_t(number), range); });
+    read(field, wide, expected, parse_strict_integer,
+         [&](std::int64_t number) { return number >= 0 && in_range(std::uint64_t(number), range); });
     value = static_cast<std::uint64_t>(wide);
   }
   void real(const Field& field, double& value, Range<double> range) override {
@@ -80,8 +87,8 @@ class ReadingVisitor : public FieldVisitor {
          [&](double number) { return in_range(number, range); });
   }
   void duration(const Field& field, std::chrono::milliseconds& value, Range<std::chrono::milliseconds> range) override {
-    read(field, value, fmt::format("a duration {} to {}, as `30 s`", format_duration(range.min), format_duration(range.max)), parse_duration,
-         [&](std::chrono::milliseconds parsed) { return in_range(parsed, range); });
+    read(field, value, fmt::format("a duration {} to {}, as `30 s`", format_duration(range.min), format_duration(range.max)),
+         parse_duration, [&](std::chrono::milliseconds parsed) { return in_range(parsed, range); });
   }
   void size(const Field& field, Bytes& value, Range<Bytes> range) override {
     read(field, value, fmt::format("a size {} to {}, as `64 MiB`", format_size(range.min), format_size(range.max)), parse_size,
@@ -160,7 +167,8 @@ class ReadingVisitor : public FieldVisitor {
     for (const ConfigNode::Entry& entry : section.node->entries) {
       if (std::find(section.known.begin(), section.known.end(), entry.key) != section.known.end()) continue;
       const auto near = nearest_word(entry.key, section.known);
-      const std::string advice = near ? fmt::format("did you mean `{}`?", *near) : fmt::format("known here: {}", fmt::join(section.known, ", "));
+      const std::string advice =
+          near ? fmt::format("did you mean `{}`?", *near) : fmt::format("known here: {}", fmt::join(section.known, ", "));
       const std::string path = section.path.empty() ? shown(entry.key) : section.path + "." + shown(entry.key);
       outcome_.problems.push_back({ErrorCode::kConfigUnknownKey, entry.line, entry.column, path, "unknown key; " + advice});
     }
@@ -202,7 +210,8 @@ class ReadingVisitor : public FieldVisitor {
     if (entry.value.kind == kind) return true;
     ConfigNode wanted;
     wanted.kind = kind;
-    report(ErrorCode::kConfigBadValue, entry.value, path_of(entry.key), fmt::format("found {}, expected {}", kind_name(entry.value), kind_name(wanted)));
+    report(ErrorCode::kConfigBadValue, entry.value, path_of(entry.key),
+           fmt::format("found {}, expected {}", kind_name(entry.value), kind_name(wanted)));
     return false;
   }
 
@@ -242,7 +251,8 @@ class ReadingVisitor : public FieldVisitor {
                     fmt::format("found `{}`: {}; expected {}", shown(node.text), parsed.trouble, expected));
     }
     if (!accept(*parsed.value)) {
-      return report(ErrorCode::kConfigBadValue, node, path, fmt::format("found `{}`: out of range; expected {}", shown(node.text), expected));
+      return report(ErrorCode::kConfigBadValue, node, path,
+                    fmt::format("found `{}`: out of range; expected {}", shown(node.text), expected));
     }
     value = std::move(*parsed.value);
   }

@@ -10,6 +10,7 @@
 
 #include "gateway/internal/config_limits.h"
 #include "gateway/internal/config_scalar.h"
+#include "gateway/tls_context.h"
 
 namespace sluice::gateway {
 namespace {
@@ -66,17 +67,20 @@ class RuleChecker {
     const std::vector<std::string> names = site_names();
     const auto near = nearest_word(name, names);
     report(ErrorCode::kConfigConflict, path,
-           fmt::format("`{}` is not one of the sites ({}){}", name, fmt::join(names, ", "), near ? fmt::format("; did you mean `{}`?", *near) : ""));
+           fmt::format("`{}` is not one of the sites ({}){}", name, fmt::join(names, ", "),
+                       near ? fmt::format("; did you mean `{}`?", *near) : ""));
   }
 
   void check_sites() {
     const auto& sites = config_.sites;
-    if (sites.size() < 2) report(ErrorCode::kConfigBadValue, "sites", fmt::format("found {} site, expected 2 to {}", sites.size(), kSitesMax));
+    if (sites.size() < 2)
+      report(ErrorCode::kConfigBadValue, "sites", fmt::format("found {} site, expected 2 to {}", sites.size(), kSitesMax));
     for (std::size_t index = 0; index < sites.size(); ++index) {
       for (std::size_t earlier = 0; earlier < index; ++earlier) {
         if (sites[index].name == sites[earlier].name) {
           report(ErrorCode::kConfigConflict, fmt::format("sites[{}].name", index),
-                 fmt::format("the site name `{}` is already given at line {}", sites[index].name, line_of(fmt::format("sites[{}].name", earlier))));
+                 fmt::format("the site name `{}` is already given at line {}", sites[index].name,
+                             line_of(fmt::format("sites[{}].name", earlier))));
         }
         if (sites[index].address == sites[earlier].address) {
           report(ErrorCode::kConfigConflict, fmt::format("sites[{}].address", index),
@@ -123,19 +127,22 @@ class RuleChecker {
     }
     if (2 * quorum <= sites && !config_.round.quorum_override) {
       report(ErrorCode::kConfigConflict, "round.quorum",
-             fmt::format("found {} of {} sites: two halves could go separate ways; at least {}, or set quorum_override: true", quorum, sites, sites / 2 + 1));
+             fmt::format("found {} of {} sites: two halves could go separate ways; at least {}, or set quorum_override: true", quorum,
+                         sites, sites / 2 + 1));
     }
   }
 
   void check_deadlines() {
     if (config_.round.open_grace > config_.round.deadline) {
       report(ErrorCode::kConfigConflict, "round.open_grace",
-             fmt::format("{} is longer than round.deadline, {}", format_duration(config_.round.open_grace), format_duration(config_.round.deadline)));
+             fmt::format("{} is longer than round.deadline, {}", format_duration(config_.round.open_grace),
+                         format_duration(config_.round.deadline)));
     }
     const auto silence = config_.wan.heartbeat.interval * config_.wan.heartbeat.misses;
     if (silence > config_.round.deadline) {
       report(ErrorCode::kConfigConflict, "wan.heartbeat",
-             fmt::format("a dead link is found after {}, later than round.deadline, {}", format_duration(silence), format_duration(config_.round.deadline)));
+             fmt::format("a dead link is found after {}, later than round.deadline, {}", format_duration(silence),
+                         format_duration(config_.round.deadline)));
     }
   }
 
@@ -154,10 +161,12 @@ class RuleChecker {
       report(ErrorCode::kConfigConflict, "compression.codec", "raw32 and bf16 have no rate to adapt; they go with `mode: fixed`");
     }
     if (compression.mode == CompressionMode::kFixed && compression.regime == Regime::kDense && compression.bits < 1.0) {
-      report(ErrorCode::kConfigConflict, "compression.regime", fmt::format("`dense` needs at least 1 bit per value, and bits is {}", compression.bits));
+      report(ErrorCode::kConfigConflict, "compression.regime",
+             fmt::format("`dense` needs at least 1 bit per value, and bits is {}", compression.bits));
     }
     if (compression.mode == CompressionMode::kFixed && compression.regime == Regime::kSparse && compression.bits > 2.0) {
-      report(ErrorCode::kConfigConflict, "compression.regime", fmt::format("`sparse` is for less than 2 bits per value, and bits is {}", compression.bits));
+      report(ErrorCode::kConfigConflict, "compression.regime",
+             fmt::format("`sparse` is for less than 2 bits per value, and bits is {}", compression.bits));
     }
   }
 
@@ -165,18 +174,22 @@ class RuleChecker {
     const Endpoint& admin = config_.admin.listen;
     if (!is_loopback_host(admin.host)) {
       report(ErrorCode::kConfigBadValue, "admin.listen",
-             fmt::format("found `{}`: the admin interface has no authentication and is bound to loopback only; write 127.0.0.1:{}", admin.to_string(), admin.port));
+             fmt::format("found `{}`: the admin interface has no authentication and is bound to loopback only; write 127.0.0.1:{}",
+                         admin.to_string(), admin.port));
     }
-    if (admin.port != 0 && admin == config_.wan.listen) report(ErrorCode::kConfigConflict, "admin.listen", "the same address as wan.listen");
+    if (admin.port != 0 && admin == config_.wan.listen)
+      report(ErrorCode::kConfigConflict, "admin.listen", "the same address as wan.listen");
     const auto& agents = config_.agents.listen;
     if (agents && agents->port != 0 && *agents == config_.wan.listen) {
       report(ErrorCode::kConfigConflict, "agents.listen", "the same address as wan.listen");
     }
-    if (agents && agents->port != 0 && *agents == admin) report(ErrorCode::kConfigConflict, "agents.listen", "the same address as admin.listen");
+    if (agents && agents->port != 0 && *agents == admin)
+      report(ErrorCode::kConfigConflict, "agents.listen", "the same address as admin.listen");
     const std::size_t length = config_.agents.socket.native().size();
     if (length > kSocketPathBytesMax) {
       report(ErrorCode::kConfigBadValue, "agents.socket",
-             fmt::format("{} is {} bytes long; a Unix socket path has at most {}", config_.agents.socket.native(), length, kSocketPathBytesMax));
+             fmt::format("{} is {} bytes long; a Unix socket path has at most {}", config_.agents.socket.native(), length,
+                         kSocketPathBytesMax));
     }
   }
 
@@ -208,18 +221,29 @@ std::vector<ConfigProblem> apply_rules(GatewayConfig& config, const ConfigPositi
   return RuleChecker(config, positions).run();
 }
 
-std::vector<ConfigProblem> check_tls_files(const TlsConfig& tls, const ConfigPositions& positions) {
+std::vector<ConfigProblem> check_tls_files(const GatewayConfig& config, const ConfigPositions& positions) {
   std::vector<ConfigProblem> problems;
-  const auto check = [&](const char* key, const std::filesystem::path& path, bool secret) {
-    std::string trouble = file_trouble(path, secret);
-    if (trouble.empty()) return;
+  const TlsConfig& tls = config.tls;
+  const auto report = [&](const std::string& key, std::string trouble) {
     const auto position = positions.find(key);
     const ConfigPosition at = position == positions.end() ? ConfigPosition{} : position->second;
     problems.push_back({ErrorCode::kConfigBadValue, at.line, at.column, key, std::move(trouble)});
   };
+  const auto check = [&](const char* key, const std::filesystem::path& path, bool secret) {
+    std::string trouble = file_trouble(path, secret);
+    if (!trouble.empty()) report(key, std::move(trouble));
+  };
   check("tls.ca", tls.ca, false);
   check("tls.certificate", tls.certificate, false);
   check("tls.key", tls.key, true);
+  if (!problems.empty()) return problems;
+  const auto context = TlsContext::load({tls.ca, tls.certificate, tls.key});
+  const std::string wanted = site_uri(config.run.domain, config.site);
+  if (!context) {
+    report("tls", context.error().detail);
+  } else if ((*context)->uri() != wanted) {
+    report("tls.certificate", fmt::format("{} is of {}, and this is {}", tls.certificate.native(), (*context)->uri(), wanted));
+  }
   return problems;
 }
 

@@ -25,7 +25,8 @@ std::string lower(std::string_view text) {
 // A leading zero means octal to YAML 1.1 readers and decimal to YAML 1.2 readers: nobody should have to know which one reads this.
 std::string octal_trouble(std::string_view digits) {
   const std::size_t first = digits.find_first_not_of('0');
-  return fmt::format("a leading zero reads as octal in some programs; write {}", first == std::string_view::npos ? "0" : digits.substr(first));
+  return fmt::format("a leading zero reads as octal in some programs; write {}",
+                     first == std::string_view::npos ? "0" : digits.substr(first));
 }
 
 // One decimal number as JSON writes it. Empty = well formed.
@@ -53,8 +54,7 @@ struct Unit {
 };
 
 constexpr std::array<Unit, 4> kDurationUnits{{{"ms", 1.0}, {"s", 1e3}, {"min", 60e3}, {"h", 3600e3}}};
-constexpr std::array<Unit, 4> kSizeUnits{
-    {{"B", 1.0}, {"KiB", double{kKiB}}, {"MiB", double{kMiB}}, {"GiB", double{kGiB}}}};
+constexpr std::array<Unit, 4> kSizeUnits{{{"B", 1.0}, {"KiB", double{kKiB}}, {"MiB", double{kMiB}}, {"GiB", double{kGiB}}}};
 constexpr std::array<Unit, 4> kRateUnits{{{"bit/s", 1.0}, {"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}}};
 
 // Decimal sizes and byte rates are refused rather than guessed at: 5 % to a factor of 8 hide in them.
@@ -69,7 +69,8 @@ std::string unit_trouble(std::string_view unit, std::span<const Unit> units) {
   if (suggestion.empty() && units.data() == kSizeUnits.data() && (lower(unit).find('k') == 0 || unit.find_first_of("mMgG") == 0)) {
     suggestion = fmt::format("{}iB", static_cast<char>(unit[0] == 'k' ? 'K' : lower(unit)[0] - 32));
   }
-  return fmt::format("`{}` is not one of the units {}{}", unit, names, suggestion.empty() ? "" : fmt::format("; did you mean `{}`?", suggestion));
+  return fmt::format("`{}` is not one of the units {}{}", unit, names,
+                     suggestion.empty() ? "" : fmt::format("; did you mean `{}`?", suggestion));
 }
 
 // Value in base units of "number unit", at most 2^53 so that every whole number is exact.
@@ -123,7 +124,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 bool is_host(std::string_view host) {
   if (host.empty() || host.size() > 253 || host.front() == '-' || host.front() == '.') return false;
-  return std::all_of(host.begin(), host.end(), [](char c) { return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_'; });
+  return std::all_of(host.begin(), host.end(),
+                     [](char c) { return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_'; });
 }
 
 bool is_ipv6(std::string_view host) {
@@ -230,7 +232,9 @@ Parsed<std::string> parse_domain(std::string_view text) {
   return P::good(std::string(text));
 }
 
-std::string format_duration(std::chrono::milliseconds duration) { return format_quantity(static_cast<double>(duration.count()), kDurationUnits); }
+std::string format_duration(std::chrono::milliseconds duration) {
+  return format_quantity(static_cast<double>(duration.count()), kDurationUnits);
+}
 
 std::string format_size(Bytes size) { return format_quantity(static_cast<double>(size.count), kSizeUnits); }
 

@@ -18,7 +18,8 @@ namespace {
 bool is_shared(std::string_view path) {
   constexpr std::array<std::string_view, 5> kSections{"run.", "coordination.", "training.", "round.", "compression."};
   if (path.substr(0, 6) == "sites[") return path.size() > 5 && path.substr(path.size() - 5) == ".name";
-  return std::any_of(kSections.begin(), kSections.end(), [&](std::string_view section) { return path.substr(0, section.size()) == section; });
+  return std::any_of(kSections.begin(), kSections.end(),
+                     [&](std::string_view section) { return path.substr(0, section.size()) == section; });
 }
 
 std::string printable(std::string_view text) {

@@ -220,7 +220,8 @@ std::optional<ConfigProblem> find_bad_character(std::string_view text) {
 ConfigTree read_config_tree(std::string_view text, const EnvironmentLookup& environment) {
   ConfigTree tree;
   if (text.size() > kConfigBytesMax) {
-    tree.problems.push_back({ErrorCode::kConfigSyntax, 0, 0, {}, fmt::format("{} bytes, at most {} are read", text.size(), kConfigBytesMax)});
+    tree.problems.push_back(
+        {ErrorCode::kConfigSyntax, 0, 0, {}, fmt::format("{} bytes, at most {} are read", text.size(), kConfigBytesMax)});
     return tree;
   }
   if (auto bad = find_bad_character(text)) {

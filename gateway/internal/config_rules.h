@@ -11,7 +11,7 @@ namespace sluice::gateway {
 // REQUIRES: `config` was read without problems. Fills in the default quorum before checking.
 std::vector<ConfigProblem> apply_rules(GatewayConfig& config, const ConfigPositions& positions);
 
-// The files can be opened; the private key belongs to us or root and no one else can read it.
-std::vector<ConfigProblem> check_tls_files(const TlsConfig& tls, const ConfigPositions& positions);
+// The files can be opened, no one else can read the private key, they fit together, and the certificate is that of the own site.
+std::vector<ConfigProblem> check_tls_files(const GatewayConfig& config, const ConfigPositions& positions);
 
 }  // namespace sluice::gateway

@@ -21,8 +21,8 @@ struct ConfigNode {
   Kind kind = Kind::kNull;
   int line = 0;  // from 1
   int column = 0;
-  std::string text;         // scalar
-  bool quoted = false;      // scalar: quotes in the file; a number in quotes is text
+  std::string text;          // scalar
+  bool quoted = false;       // scalar: quotes in the file; a number in quotes is text
   bool substituted = false;  // scalar: part of the text came from the environment
   std::vector<Entry> entries;
   std::vector<ConfigNode> items;
