@@ -94,8 +94,8 @@ std::vector<std::optional<LinkSeries>> make_link_series(SeriesMaker& maker, cons
   auto& up = maker.gauges("sluice_link_up", "1 while the control connection to the peer is up and answers heartbeats.");
   auto& rtt = maker.gauges("sluice_link_rtt_seconds", "Median round-trip time of recent heartbeats to the peer; 0 before the first.");
   auto& streams = maker.gauges("sluice_link_streams", "Bulk connections to the peer that are up.");
-  auto& target = maker.gauges("sluice_link_target_bits_per_value", "Payload bits per value that the controller asks of the link.");
-  auto& observed = maker.gauges("sluice_link_observed_bits_per_value", "Payload bits per value on the link in the last round.");
+  auto& target = maker.gauges("sluice_link_target_bit_depth", "Payload bits per value that the controller asks of the link.");
+  auto& observed = maker.gauges("sluice_link_observed_bit_depth", "Payload bits per value on the link in the last round.");
   std::vector<std::optional<LinkSeries>> links(options.sites.size());
   for (std::size_t index = 0; index < options.sites.size(); ++index) {
     const std::string& peer = options.sites[index];
@@ -167,7 +167,7 @@ struct Metrics::Impl {
   Gauge& participants = maker.gauge("sluice_round_participants", "Sites counted in the last committed round.");
   Gauge& round = maker.gauge("sluice_round", "Number of the last committed round.");
   Gauge& epoch = maker.gauge("sluice_epoch", "Epoch of the coordination store.");
-  Gauge& bits = maker.gauge("sluice_contribution_bits_per_value", "Payload bits per value of this site's last contribution.");
+  Gauge& bits = maker.gauge("sluice_contribution_bit_depth", "Payload bits per value of this site's last contribution.");
   Gauge& step = maker.gauge("sluice_quantiser_step", "Common quantiser step of the last round; 0 for uncoded rounds.");
   Gauge& residual = maker.gauge("sluice_residual_ratio", "Norm of the residual over norm of the delta in the last round.");
   Counter& discarded =
