@@ -41,6 +41,9 @@ float weighted_input(float weight, float delta, float residual) { return add(mul
 }  // namespace
 
 struct FrameEncoder::Impl {
+  explicit Impl(const GridKernels& table) : kernels(table) {}
+
+  const GridKernels& kernels;
   EncodeWorkspace workspace;
   std::vector<std::uint8_t> plain;   // frame with a payload of fixed size
   std::vector<std::uint8_t> second;  // the other candidate for a small chunk
@@ -91,9 +94,9 @@ struct FrameEncoder::Impl {
     header.nonzeros = static_cast<std::uint32_t>(std::count_if(integers.begin(), integers.end(), [](std::int32_t q) { return q != 0; }));
     CodedPayload dense;
     dense.is_too_large = true;
-    if (!integers.empty()) dense = encode_dense(best_kernels(), plan_dense(integers), source, integers.size(), workspace);
+    if (!integers.empty()) dense = encode_dense(kernels, plan_dense(integers), source, integers.size(), workspace);
     second.assign(dense.payload.begin(), dense.payload.end());
-    const CodedPayload sparse = encode_sparse(best_kernels(), source, integers.size(), workspace);
+    const CodedPayload sparse = encode_sparse(kernels, source, integers.size(), workspace);
     const std::size_t plain_bytes = integers.size_bytes();
     const std::size_t dense_bytes = dense.is_too_large ? plain_bytes + 1 : second.size();
     if (sparse.payload.size() <= std::min(dense_bytes, plain_bytes)) return finish_coded(header, Codec::kGridSparse, sparse);
@@ -106,9 +109,8 @@ struct FrameEncoder::Impl {
   // A whole chunk from its source, dense or sparse as a sample says.
   Result<EncodedFrame> encode_source(FrameHeader header, const GridSource& source) {
     const std::size_t count = header.value_count;
-    const GridKernels& kernels = best_kernels();
     std::array<std::int32_t, kSampleValues> sample;
-    sample_integers(source, count, sample);
+    sample_integers(kernels, source, count, sample);
     const bool sparse = is_sparse_sample(sample);
     CodedPayload coded = sparse ? encode_sparse(kernels, source, count, workspace)
                                 : encode_dense(kernels, plan_dense(sample), source, count, workspace);
@@ -133,7 +135,8 @@ struct FrameEncoder::Impl {
   }
 };
 
-FrameEncoder::FrameEncoder() : impl_(std::make_unique<Impl>()) {}
+FrameEncoder::FrameEncoder() : FrameEncoder(best_kernels()) {}
+FrameEncoder::FrameEncoder(const GridKernels& kernels) : impl_(std::make_unique<Impl>(kernels)) {}
 FrameEncoder::~FrameEncoder() = default;
 FrameEncoder::FrameEncoder(FrameEncoder&&) noexcept = default;
 FrameEncoder& FrameEncoder::operator=(FrameEncoder&&) noexcept = default;

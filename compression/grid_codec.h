@@ -20,6 +20,8 @@
 
 namespace sluice::compression {
 
+struct GridKernels;  // internal: the loops of one instruction set
+
 struct EncodeStats {
   std::uint64_t bits = 0;      // of the whole frame, header and hash included
   double squared_error = 0.0;  // sum of residual^2
@@ -36,6 +38,8 @@ struct EncodedFrame {
 class FrameEncoder {
  public:
   FrameEncoder();
+  // Uses the given loops instead of the fastest ones; same bytes. For tests and benchmarks.
+  explicit FrameEncoder(const GridKernels& kernels);
   ~FrameEncoder();
   FrameEncoder(FrameEncoder&&) noexcept;
   FrameEncoder& operator=(FrameEncoder&&) noexcept;

@@ -10,24 +10,16 @@ float input_of(const GridSource& source, std::size_t at) {
   return add(multiply(source.weight, source.delta[at]), multiply(source.short_scale, static_cast<float>(source.short_residual[at])));
 }
 
-std::int32_t integer_of(const GridSource& source, std::size_t at) {
-  switch (source.kind) {
-    case SourceKind::kFloatResidual: return grid_integer(multiply(input_of(source, at), source.inverse_step));
-    case SourceKind::kShortResidual: return grid_integer(input_of(source, at));
-    case SourceKind::kIntegers16: return source.integers16[at];
-    case SourceKind::kIntegers32: return source.integers32[at];
-  }
-  return 0;
-}
-
 }  // namespace
 
-void sample_integers(const GridSource& source, std::size_t count, std::array<std::int32_t, kSampleValues>& sample) {
+void sample_integers(const GridKernels& kernels, const GridSource& source, std::size_t count,
+                     std::array<std::int32_t, kSampleValues>& sample) {
   const std::size_t rows = count / kRowValues - kSampleRunValues / kRowValues;
   std::size_t to = 0;
   for (std::size_t run = 0; run < kSampleRuns; ++run) {
     const std::size_t from = run * rows / (kSampleRuns - 1) * kRowValues;
-    for (std::size_t index = 0; index < kSampleRunValues; ++index) sample[to++] = integer_of(source, from + index);
+    kernels.peek(source, from, kSampleRunValues, sample.data() + to);
+    to += kSampleRunValues;
   }
 }
 

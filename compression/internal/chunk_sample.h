@@ -16,7 +16,8 @@ inline constexpr std::size_t kSampleRunValues = 256;
 inline constexpr std::size_t kSampleValues = kSampleRuns * kSampleRunValues;
 
 // Integers of the sample; nothing is changed. Values that are not finite give any integer. REQUIRES: count >= kSampleValues.
-void sample_integers(const GridSource& source, std::size_t count, std::array<std::int32_t, kSampleValues>& sample);
+void sample_integers(const GridKernels& kernels, const GridSource& source, std::size_t count,
+                     std::array<std::int32_t, kSampleValues>& sample);
 
 // True when the sample has so few integers beside 0 that a sparse frame is smaller.
 bool is_sparse_sample(std::span<const std::int32_t> sample);

@@ -95,6 +95,8 @@ struct GridKernels {
   // `base` on. Same result for values that are not finite: 0, or 1 + the row, the rows below it being done.
   std::size_t (*select_rows)(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares,
                              SparseList& list) = nullptr;
+  // Integers of `count` values from `from` on (both multiples of kRowValues), nothing changed: grid_sample_integer of each.
+  void (*peek)(const GridSource& source, std::size_t from, std::size_t count, std::int32_t* integers) = nullptr;
 };
 
 // The integer of one escape symbol (without the low bits); false when the bits end or it is beyond the limit of the frame.

@@ -233,6 +233,24 @@ std::size_t select_rows(const GridSource& source, std::size_t rows, std::uint32_
   return 0;
 }
 
+void peek(const GridSource& source, std::size_t from, std::size_t count, std::int32_t* integers) {
+  for (std::size_t index = 0; index < count; ++index) {
+    const std::size_t at = from + index;
+    switch (source.kind) {
+      case SourceKind::kFloatResidual:
+        integers[index] =
+            grid_sample_integer(multiply(add(multiply(source.weight, source.delta[at]), source.residual[at]), source.inverse_step));
+        break;
+      case SourceKind::kShortResidual:
+        integers[index] = grid_sample_integer(
+            add(multiply(source.weight, source.delta[at]), multiply(source.short_scale, static_cast<float>(source.short_residual[at]))));
+        break;
+      case SourceKind::kIntegers16: integers[index] = source.integers16[at]; break;
+      case SourceKind::kIntegers32: integers[index] = source.integers32[at]; break;
+    }
+  }
+}
+
 }  // namespace
 
 bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& integer) {
@@ -248,7 +266,7 @@ bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& inte
 }
 
 const GridKernels& scalar_kernels() {
-  static constexpr GridKernels kTable{"scalar", encode_rows, decode_rows, select_rows};
+  static constexpr GridKernels kTable{"scalar", encode_rows, decode_rows, select_rows, peek};
   return kTable;
 }
 

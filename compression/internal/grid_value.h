@@ -68,6 +68,12 @@ SLUICE_HOST_DEVICE inline std::int32_t grid_integer(float scaled) {
   return round_half_even(scaled);
 }
 
+// The same for a sample that only chooses a model: what no int32 holds, NaN included, counts as the smallest integer.
+SLUICE_HOST_DEVICE inline std::int32_t grid_sample_integer(float scaled) {
+  if (!(scaled < 0x1p31F && scaled >= -0x1p31F)) return -kGridIntegerMax;
+  return grid_integer(scaled);
+}
+
 struct Quantised {
   std::int32_t integer;
   float residual;
@@ -88,14 +94,13 @@ struct ShortQuantised {
   float rest;             // the same in units of the step, before it is rounded
 };
 
-// Error feedback with an int16 residual. `input` is in units of the step. A value beyond the grid loses what int16 cannot hold.
+// Error feedback with an int16 residual. `input` is in units of the step; what is beyond the grid is lost, int16 cannot keep it.
 SLUICE_HOST_DEVICE inline ShortQuantised quantise_short_value(float input) {
-  const std::int32_t integer = grid_integer(input);
-  const float rest = subtract(input, static_cast<float>(integer));
-  float units = multiply(rest, kShortResidualUnits);
-  if (units > 32767.0F) units = 32767.0F;
-  if (units < -32767.0F) units = -32767.0F;
-  return ShortQuantised{integer, static_cast<std::int16_t>(round_half_even(units)), rest};
+  constexpr auto kMax = static_cast<float>(kGridIntegerMax);
+  const float inside = input > kMax ? kMax : input < -kMax ? -kMax : input;
+  const std::int32_t integer = round_half_even(inside);
+  const float rest = subtract(inside, static_cast<float>(integer));
+  return ShortQuantised{integer, static_cast<std::int16_t>(round_half_even(multiply(rest, kShortResidualUnits))), rest};
 }
 
 // Inverse of quantise_short_value up to rounding: the residual from before, in its old unit.

@@ -1,0 +1,536 @@
+#pragma once
+
+// AVX-512 (VBMI, VBMI2) kernels. Included by grid_kernels_simd.cc for that target only.
+//
+// 64 lanes are two byte vectors, high and low. Coding a row: the lanes that must shed a byte are found by one byte compare, the bytes are
+// packed by vpcompressb and stored below the previous ones. The division by the frequency is done on even and odd lanes as 16-bit
+// words with a reciprocal; its remainder is corrected in byte arithmetic, which GridModel's choice of frequencies makes exact. Look-ups among
+// 256 entries are two vpermi2b and a blend. Decoding is the mirror image with vpexpandb. The error feedback of a row feeds the coder in
+// registers; prefetches 1024 values ahead let memory and arithmetic overlap (other distances and hints were slower).
+
+#include <immintrin.h>
+
+#include <bit>
+#include <cstring>
+
+#include "compression/internal/grid_kernels.h"
+#include "compression/internal/grid_value.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::compression::HWY_NAMESPACE {
+
+inline constexpr std::ptrdiff_t kPrefetchBytes = 4096;
+
+HWY_INLINE __mmask64 first_lanes(std::uint64_t count) { return _bzhi_u64(~std::uint64_t{0}, static_cast<std::uint32_t>(count)); }
+
+// Prefetches `Lines` cache lines at a distance that may lie outside the array: a prefetch never faults.
+template <int Lines>
+HWY_INLINE void prefetch_lines(const void* from, std::ptrdiff_t distance) {
+  const auto address = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(distance);
+  for (std::uintptr_t line = 0; line < Lines; ++line) _mm_prefetch(reinterpret_cast<const char*>(address + 64 * line), _MM_HINT_T0);
+}
+
+struct RowVectors {
+  __m512i q[4];
+};
+
+// Saturates 64 integers to bytes, in order.
+HWY_INLINE __m512i pack_bytes(const RowVectors& row) {
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(row.q[0], row.q[1]), _mm512_packs_epi32(row.q[2], row.q[3])));
+}
+
+// Bytes of integers that are known to lie in 0 .. 255, in order.
+HWY_INLINE __m512i pack_unsigned_bytes(const RowVectors& row) {
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_permutexvar_epi32(order,
+                                  _mm512_packus_epi16(_mm512_packus_epi32(row.q[0], row.q[1]), _mm512_packus_epi32(row.q[2], row.q[3])));
+}
+
+// Table of 256 bytes.
+struct ByteTable {
+  __m512i part[4];
+  explicit ByteTable(const std::uint8_t* bytes) {
+    for (int i = 0; i < 4; ++i) part[i] = _mm512_load_si512(bytes + 64 * i);
+  }
+  HWY_INLINE __m512i look_up(__m512i index, __mmask64 upper) const {
+    const __m512i low = _mm512_permutex2var_epi8(part[0], index, part[1]);
+    return _mm512_mask_mov_epi8(low, upper, _mm512_permutex2var_epi8(part[2], index, part[3]));
+  }
+};
+
+class RowEncoder {
+ public:
+  RowEncoder(const GridModel& model, const EncodeState& state)
+      : frequency_(_mm512_load_si512(model.frequency.data())),
+        start_(_mm512_load_si512(model.start.data())),
+        reciprocal_(_mm512_load_si512(model.reciprocal.data())),
+        slot_(model.slot_of.data()),
+        high_(_mm512_load_si512(state.high.data())),
+        low_(_mm512_load_si512(state.low.data())),
+        out_(state.out) {}
+
+  HWY_INLINE void encode(__m512i symbols) {
+    const __m512i even = _mm512_set1_epi16(0xff);
+    const __m512i frequency = _mm512_permutexvar_epi8(symbols, frequency_);
+    const __mmask64 sheds = _mm512_cmpge_epu8_mask(high_, frequency);
+    const __m512i bytes = _mm512_maskz_compress_epi8(sheds, low_);
+    const auto count = static_cast<std::uint64_t>(_mm_popcnt_u64(sheds));
+    out_ -= count;
+    _mm512_mask_storeu_epi8(out_, first_lanes(count), bytes);
+    const __m512i low = _mm512_mask_mov_epi8(low_, sheds, high_);
+    const __m512i high = _mm512_maskz_mov_epi8(_knot_mask64(sheds), high_);
+    // 16-bit states of even lanes (high << 8 | low) and odd lanes.
+    const __m512i x_even = _mm512_ternarylogic_epi32(_mm512_slli_epi16(high, 8), even, low, 0xf8);
+    const __m512i x_odd = _mm512_ternarylogic_epi32(_mm512_srli_epi16(low, 8), even, high, 0xf2);
+    const __m512i q_even = _mm512_mulhi_epu16(x_even, _mm512_permutexvar_epi16(symbols, reciprocal_));
+    const __m512i q_odd = _mm512_mulhi_epu16(x_odd, _mm512_permutexvar_epi16(_mm512_srli_epi16(symbols, 8), reciprocal_));
+    const __m512i p_even = _mm512_mullo_epi16(q_even, frequency);
+    const __m512i p_odd = _mm512_mullo_epi16(q_odd, _mm512_andnot_si512(even, frequency));  // product lands in the odd byte
+    const __m512i product = _mm512_ternarylogic_epi32(p_odd, even, p_even, 0xf8);
+    const __m512i quotient = _mm512_or_si512(q_even, _mm512_slli_epi16(q_odd, 8));
+    __m512i rest = _mm512_sub_epi8(low, product);
+    const __mmask64 short_by_one = _mm512_cmpge_epu8_mask(rest, frequency);
+    rest = _mm512_mask_sub_epi8(rest, short_by_one, rest, frequency);
+    high_ = _mm512_mask_sub_epi8(quotient, short_by_one, quotient, _mm512_set1_epi8(-1));
+    const __m512i index = _mm512_add_epi8(rest, _mm512_permutexvar_epi8(symbols, start_));
+    low_ = slot_.look_up(index, _mm512_movepi8_mask(index));
+  }
+
+  void save(EncodeState& state) const {
+    _mm512_store_si512(state.high.data(), high_);
+    _mm512_store_si512(state.low.data(), low_);
+    state.out = out_;
+  }
+
+ private:
+  __m512i frequency_, start_, reciprocal_;
+  ByteTable slot_;
+  __m512i high_, low_;
+  std::uint8_t* out_;
+};
+
+// Sources: integers of a row, its inputs kept so that the residual is stored only once the row is known to be finite.
+template <SourceKind Kind>
+class RowSource {
+ public:
+  explicit RowSource(const GridSource& source)
+      : source_(source),
+        weight_(_mm512_set1_ps(source.weight)),
+        step_(_mm512_set1_ps(source.step)),
+        inverse_(_mm512_set1_ps(source.inverse_step)),
+        short_scale_(_mm512_set1_ps(source.short_scale)) {}
+
+  template <bool kBackward>
+  HWY_INLINE void prefetch(std::size_t at) const {
+    constexpr std::ptrdiff_t kDistance = kBackward ? -kPrefetchBytes : kPrefetchBytes;
+    if constexpr (Kind == SourceKind::kFloatResidual) {
+      prefetch_lines<4>(source_.delta + at, kDistance);
+      prefetch_lines<4>(source_.residual + at, kDistance);
+    } else if constexpr (Kind == SourceKind::kShortResidual) {
+      prefetch_lines<4>(source_.delta + at, kDistance);
+      prefetch_lines<2>(source_.short_residual + at, kDistance / 2);
+    } else if constexpr (Kind == SourceKind::kIntegers16) {
+      prefetch_lines<2>(source_.integers16 + at, kDistance);
+    } else {
+      prefetch_lines<4>(source_.integers32 + at, kDistance);
+    }
+  }
+
+  HWY_INLINE void load(std::size_t at, RowVectors& row) {
+    for (int v = 0; v < 4; ++v) {
+      const std::size_t i = at + 16 * static_cast<std::size_t>(v);
+      if constexpr (Kind == SourceKind::kFloatResidual) {
+        input_[v] = _mm512_add_ps(_mm512_mul_ps(weight_, _mm512_loadu_ps(source_.delta + i)), _mm512_loadu_ps(source_.residual + i));
+        row.q[v] = _mm512_cvtps_epi32(_mm512_mul_ps(input_[v], inverse_));
+      } else if constexpr (Kind == SourceKind::kShortResidual) {
+        const __m256i units = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source_.short_residual + i));
+        const __m512 residual = _mm512_mul_ps(short_scale_, _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(units)));
+        input_[v] = _mm512_add_ps(_mm512_mul_ps(weight_, _mm512_loadu_ps(source_.delta + i)), residual);
+        row.q[v] = _mm512_cvtps_epi32(input_[v]);
+      } else if constexpr (Kind == SourceKind::kIntegers16) {
+        row.q[v] = _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source_.integers16 + i)));
+      } else {
+        row.q[v] = _mm512_loadu_si512(source_.integers32 + i);
+      }
+    }
+  }
+
+  // Writes the residuals of the row and adds their squares.
+  HWY_INLINE void store_residual(std::size_t at, const RowVectors& row, __m512& squares) const {
+    for (int v = 0; v < 4; ++v) {
+      const std::size_t i = at + 16 * static_cast<std::size_t>(v);
+      if constexpr (Kind == SourceKind::kFloatResidual) {
+        const __m512 rest = _mm512_sub_ps(input_[v], _mm512_mul_ps(step_, _mm512_cvtepi32_ps(row.q[v])));
+        _mm512_storeu_ps(source_.residual + i, rest);
+        squares = _mm512_add_ps(squares, _mm512_mul_ps(rest, rest));
+      } else if constexpr (Kind == SourceKind::kShortResidual) {
+        const __m512 rest = _mm512_sub_ps(input_[v], _mm512_cvtepi32_ps(row.q[v]));
+        const __m512i units = _mm512_cvtps_epi32(_mm512_mul_ps(rest, _mm512_set1_ps(kShortResidualUnits)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(source_.short_residual + i), _mm512_cvtepi32_epi16(units));
+        squares = _mm512_add_ps(squares, _mm512_mul_ps(rest, rest));
+      }
+    }
+  }
+
+  // The rare row with integers beyond a byte: clamps what is beyond the grid. False when a value is not finite.
+  HWY_NOINLINE bool settle(RowVectors& row) {
+    if constexpr (Kind == SourceKind::kIntegers16 || Kind == SourceKind::kIntegers32) return true;
+    constexpr auto kLargest = static_cast<float>(kGridIntegerMax);
+    for (int v = 0; v < 4; ++v) {
+      if (_mm512_fpclass_ps_mask(input_[v], 0x99) != 0) return false;  // NaN or infinity
+      const __m512 scaled = Kind == SourceKind::kFloatResidual ? _mm512_mul_ps(input_[v], inverse_) : input_[v];
+      const __m512 clamped = _mm512_max_ps(_mm512_min_ps(scaled, _mm512_set1_ps(kLargest)), _mm512_set1_ps(-kLargest));
+      row.q[v] = _mm512_cvtps_epi32(clamped);
+      if constexpr (Kind == SourceKind::kShortResidual) input_[v] = clamped;
+    }
+    return true;
+  }
+
+ private:
+  const GridSource source_;  // by value: nothing that is written can alias it
+  __m512 weight_, step_, inverse_, short_scale_;
+  __m512 input_[4];
+};
+
+// Stores `low_bits` planes of the row and shifts them out of it; returns a mask of the lanes whose low bits are not 0.
+HWY_INLINE __mmask64 split_low_bits(RowVectors& row, std::uint32_t low_bits, std::uint8_t* planes) {
+  __mmask64 set = 0;
+  for (std::uint32_t first = 0; first < low_bits; first += 8) {
+    RowVectors part;
+    for (int v = 0; v < 4; ++v) {
+      part.q[v] = _mm512_and_si512(_mm512_srli_epi32(row.q[v], first), _mm512_set1_epi32(0xff));
+    }
+    const __m512i bytes = pack_unsigned_bytes(part);
+    for (std::uint32_t bit = first; bit < low_bits && bit < first + 8; ++bit) {
+      const __mmask64 plane = _mm512_test_epi8_mask(bytes, _mm512_set1_epi8(static_cast<char>(1U << (bit - first))));
+      std::memcpy(planes + std::size_t{8} * bit, &plane, 8);
+      set |= plane;
+    }
+  }
+  for (int v = 0; v < 4; ++v) row.q[v] = _mm512_srai_epi32(row.q[v], low_bits);
+  return set;
+}
+
+HWY_NOINLINE void push_escapes(const RowVectors& row, __mmask64 escaped, std::int32_t*& escapes) {
+  alignas(64) std::int32_t integers[64];
+  for (int v = 0; v < 4; ++v) _mm512_store_si512(integers + 16 * v, row.q[v]);
+  while (escaped != 0) {
+    const auto lane = static_cast<unsigned>(std::bit_width(escaped)) - 1U;
+    *--escapes = integers[lane];
+    escaped = _bzhi_u64(escaped, lane);
+  }
+}
+
+template <SourceKind Kind, bool kHasLowBits>
+HWY_NOINLINE std::size_t encode_rows_of(const GridModel& model, const GridSource& source, std::size_t rows, EncodeState& state) {
+  RowEncoder encoder(model, state);
+  RowSource<Kind> rows_source(source);
+  const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
+  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
+  __m512 squares = _mm512_load_ps(state.squares.data());
+  std::int32_t* escapes = state.escapes;
+  std::uint64_t nonzeros = 0;
+  std::size_t failed = 0;
+  const std::uint32_t low_bits = state.low_bits;
+  std::uint8_t* const planes = state.planes;
+  for (std::size_t row_index = rows; row_index-- > 0;) {
+    const std::size_t at = row_index * kRowValues;
+    RowVectors row;
+    rows_source.template prefetch<true>(at);
+    rows_source.load(at, row);
+    RowVectors high = row;
+    __mmask64 low_set = 0;
+    if constexpr (kHasLowBits) low_set = split_low_bits(high, low_bits, planes + std::size_t{8} * low_bits * row_index);
+    __m512i bytes = pack_bytes(high);
+    const __m512i symbols = _mm512_min_epu8(_mm512_add_epi8(bytes, half_width), escape);
+    const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
+    if (escaped != 0) [[unlikely]] {
+      if (!rows_source.settle(row)) {
+        failed = row_index + 1;
+        break;
+      }
+      high = row;
+      if constexpr (kHasLowBits) low_set = split_low_bits(high, low_bits, planes + std::size_t{8} * low_bits * row_index);
+      push_escapes(high, escaped, escapes);
+    }
+    rows_source.store_residual(at, row, squares);
+    nonzeros += static_cast<std::uint64_t>(_mm_popcnt_u64(_mm512_test_epi8_mask(bytes, bytes) | low_set));
+    encoder.encode(symbols);
+  }
+  _mm512_store_ps(state.squares.data(), squares);
+  state.nonzeros += static_cast<std::uint32_t>(nonzeros);
+  state.escapes = escapes;
+  encoder.save(state);
+  return failed;
+}
+
+template <SourceKind Kind>
+std::size_t encode_rows_with(const GridModel& model, const GridSource& source, std::size_t rows, EncodeState& state) {
+  return state.low_bits == 0 ? encode_rows_of<Kind, false>(model, source, rows, state) : encode_rows_of<Kind, true>(model, source, rows, state);
+}
+
+std::size_t encode_rows(const GridModel& model, const GridSource& source, std::size_t rows, EncodeState& state) {
+  switch (source.kind) {
+    case SourceKind::kFloatResidual: return encode_rows_with<SourceKind::kFloatResidual>(model, source, rows, state);
+    case SourceKind::kShortResidual: return encode_rows_with<SourceKind::kShortResidual>(model, source, rows, state);
+    case SourceKind::kIntegers16: return encode_rows_with<SourceKind::kIntegers16>(model, source, rows, state);
+    case SourceKind::kIntegers32: return encode_rows_with<SourceKind::kIntegers32>(model, source, rows, state);
+  }
+  return 0;
+}
+
+class RowDecoder {
+ public:
+  RowDecoder(const GridModel& model, const DecodeState& state)
+      : frequency_(_mm512_load_si512(model.frequency.data())),
+        symbol_(model.symbol_of.data()),
+        rank_(model.rank_of.data()),
+        high_(_mm512_load_si512(state.high.data())),
+        low_(_mm512_load_si512(state.low.data())) {}
+
+  // Decodes one row; `in` moves by the bytes taken. REQUIRES: 64 readable bytes at `in`.
+  HWY_INLINE __m512i decode(const std::uint8_t*& in) {
+    const __m512i even = _mm512_set1_epi16(0xff);
+    const __mmask64 upper = _mm512_movepi8_mask(low_);
+    const __m512i symbols = symbol_.look_up(low_, upper);
+    const __m512i rank = rank_.look_up(low_, upper);
+    const __m512i frequency = _mm512_permutexvar_epi8(symbols, frequency_);
+    const __m512i x_even = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_and_si512(high_, even), _mm512_and_si512(frequency, even)),
+                                            _mm512_and_si512(rank, even));
+    const __m512i x_odd = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_srli_epi16(high_, 8), _mm512_srli_epi16(frequency, 8)),
+                                           _mm512_srli_epi16(rank, 8));
+    const __m512i high = _mm512_ternarylogic_epi32(_mm512_srli_epi16(x_even, 8), even, x_odd, 0xf2);
+    const __m512i low = _mm512_ternarylogic_epi32(_mm512_slli_epi16(x_odd, 8), even, x_even, 0xf8);
+    const __mmask64 takes = _mm512_testn_epi8_mask(high, high);
+    high_ = _mm512_mask_mov_epi8(high, takes, low);
+    low_ = _mm512_mask_expand_epi8(low, takes, _mm512_loadu_si512(in));
+    in += static_cast<std::uint64_t>(_mm_popcnt_u64(takes));
+    return symbols;
+  }
+
+  void save(DecodeState& state) const {
+    _mm512_store_si512(state.high.data(), high_);
+    _mm512_store_si512(state.low.data(), low_);
+  }
+
+ private:
+  __m512i frequency_;
+  ByteTable symbol_, rank_;
+  __m512i high_, low_;
+};
+
+template <SinkKind Kind>
+class RowSink {
+ public:
+  explicit RowSink(const GridSink& sink) : sink_(sink), step_(_mm512_set1_ps(sink.scaled_step)) {}
+
+  HWY_INLINE void prefetch(std::size_t at) const {
+    if constexpr (Kind == SinkKind::kFloatAdd) prefetch_lines<4>(sink_.values + at, kPrefetchBytes);
+    if constexpr (Kind == SinkKind::kInteger16Add) prefetch_lines<2>(sink_.integers16 + at, kPrefetchBytes);
+    if constexpr (Kind == SinkKind::kInteger32Add) prefetch_lines<4>(sink_.integers32 + at, kPrefetchBytes);
+  }
+
+  // Integers that fit a byte.
+  HWY_INLINE void store(std::size_t at, __m512i bytes) const {
+    if constexpr (Kind == SinkKind::kInteger16Add) {
+      store_words(at, _mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)));
+      store_words(at + 32, _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(bytes, 1)));
+    } else {
+      store_vector(at, _mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes)));
+      store_vector(at + 16, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 1)));
+      store_vector(at + 32, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 2)));
+      store_vector(at + 48, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3)));
+    }
+  }
+
+  HWY_INLINE void store_row(std::size_t at, const RowVectors& row) const {
+    for (int v = 0; v < 4; ++v) {
+      const std::size_t i = at + 16 * static_cast<std::size_t>(v);
+      if constexpr (Kind == SinkKind::kInteger16Add) {
+        std::int16_t* to = sink_.integers16 + i;
+        const __m256i sum = _mm256_add_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(to)), _mm512_cvtepi32_epi16(row.q[v]));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), sum);
+      } else {
+        store_vector(i, row.q[v]);
+      }
+    }
+  }
+
+ private:
+  HWY_INLINE void store_words(std::size_t i, __m512i words) const {
+    std::int16_t* to = sink_.integers16 + i;
+    _mm512_storeu_si512(to, _mm512_add_epi16(_mm512_loadu_si512(to), words));
+  }
+  HWY_INLINE void store_vector(std::size_t i, __m512i q) const {
+    if constexpr (Kind == SinkKind::kFloatSet) {
+      _mm512_storeu_ps(sink_.values + i, _mm512_mul_ps(step_, _mm512_cvtepi32_ps(q)));
+    } else if constexpr (Kind == SinkKind::kFloatAdd) {
+      const __m512 value = _mm512_mul_ps(step_, _mm512_cvtepi32_ps(q));
+      _mm512_storeu_ps(sink_.values + i, _mm512_add_ps(_mm512_loadu_ps(sink_.values + i), value));
+    } else if constexpr (Kind == SinkKind::kInteger32Set) {
+      _mm512_storeu_si512(sink_.integers32 + i, q);
+    } else {
+      _mm512_storeu_si512(sink_.integers32 + i, _mm512_add_epi32(_mm512_loadu_si512(sink_.integers32 + i), q));
+    }
+  }
+  const GridSink sink_;
+  __m512 step_;
+};
+
+// A row with escapes or low bits, as whole integers. False when an escape is missing or beyond the limit.
+HWY_INLINE bool expand_row(DecodeState& state, int half_width, __m512i bytes, __mmask64 escaped, std::size_t row_index, RowVectors& row) {
+  alignas(64) std::int32_t integers[64];
+  _mm512_store_si512(integers, _mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes)));
+  _mm512_store_si512(integers + 16, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 1)));
+  _mm512_store_si512(integers + 32, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 2)));
+  _mm512_store_si512(integers + 48, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3)));
+  for (__mmask64 left = escaped; left != 0; left = _blsr_u64(left)) {
+    if (!read_escape(state, half_width, integers[_tzcnt_u64(left)])) return false;
+  }
+  for (int v = 0; v < 4; ++v) row.q[v] = _mm512_slli_epi32(_mm512_load_si512(integers + 16 * v), state.low_bits);
+  const std::uint8_t* planes = state.planes + std::size_t{8} * state.low_bits * row_index;
+  for (std::uint32_t bit = 0; bit < state.low_bits; ++bit) {
+    std::uint64_t plane = 0;
+    std::memcpy(&plane, planes + std::size_t{8} * bit, 8);
+    const __m512i value = _mm512_set1_epi32(static_cast<std::int32_t>(1U << bit));
+    for (int v = 0; v < 4; ++v) row.q[v] = _mm512_mask_or_epi32(row.q[v], static_cast<__mmask16>(plane >> (16 * v)), row.q[v], value);
+  }
+  if (escaped == 0) return true;
+  const __m512i limit = _mm512_set1_epi32(state.integer_limit);
+  const __m512i lower = _mm512_set1_epi32(-state.integer_limit);
+  for (int v = 0; v < 4; ++v) {
+    if ((_mm512_cmpgt_epi32_mask(row.q[v], limit) | _mm512_cmplt_epi32_mask(row.q[v], lower)) != 0) return false;
+  }
+  return true;
+}
+
+template <SinkKind Kind>
+HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
+  RowDecoder decoder(model, state);
+  const RowSink<Kind> to(sink);
+  const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
+  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
+  const bool has_low_bits = state.low_bits != 0;
+  const std::uint8_t* in = state.in;
+  const std::uint8_t* const in_end = state.in_end;
+  alignas(64) std::uint8_t tail[2 * kRowValues] = {};
+  for (std::size_t row_index = 0; row_index < rows; ++row_index) {
+    const std::size_t at = row_index * kRowValues;
+    to.prefetch(at);
+    __m512i symbols;
+    const auto left = static_cast<std::size_t>(in_end - in);
+    if (left >= kRowValues) [[likely]] {
+      symbols = decoder.decode(in);
+    } else {
+      std::memcpy(tail, in, left);
+      const std::uint8_t* tail_in = tail;
+      symbols = decoder.decode(tail_in);
+      const auto used = static_cast<std::size_t>(tail_in - tail);
+      if (used > left) return false;
+      in += used;
+    }
+    const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
+    const __m512i bytes = _mm512_sub_epi8(symbols, half_width);
+    if (has_low_bits || escaped != 0) [[unlikely]] {
+      RowVectors row;
+      if (!expand_row(state, model.half_width(), bytes, escaped, row_index, row)) return false;
+      to.store_row(at, row);
+    } else {
+      to.store(at, bytes);
+    }
+  }
+  state.in = in;
+  decoder.save(state);
+  return true;
+}
+
+bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
+  switch (sink.kind) {
+    case SinkKind::kFloatSet: return decode_rows_to<SinkKind::kFloatSet>(model, sink, rows, state);
+    case SinkKind::kFloatAdd: return decode_rows_to<SinkKind::kFloatAdd>(model, sink, rows, state);
+    case SinkKind::kInteger16Add: return decode_rows_to<SinkKind::kInteger16Add>(model, sink, rows, state);
+    case SinkKind::kInteger32Set: return decode_rows_to<SinkKind::kInteger32Set>(model, sink, rows, state);
+    case SinkKind::kInteger32Add: return decode_rows_to<SinkKind::kInteger32Add>(model, sink, rows, state);
+  }
+  return false;
+}
+
+// Positions and integers of one row's nonzeros are appended by compressing stores.
+template <SourceKind Kind>
+HWY_NOINLINE std::size_t select_rows_of(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares_out,
+                                        SparseList& list) {
+  RowSource<Kind> rows_source(source);
+  __m512 squares = _mm512_loadu_ps(squares_out.data());
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  std::size_t failed = 0;
+  for (std::size_t row_index = 0; row_index < rows; ++row_index) {
+    const std::size_t at = row_index * kRowValues;
+    RowVectors row;
+    rows_source.template prefetch<false>(at);
+    rows_source.load(at, row);
+    const __m512i any = _mm512_or_si512(_mm512_or_si512(row.q[0], row.q[1]), _mm512_or_si512(row.q[2], row.q[3]));
+    if (_mm512_test_epi32_mask(any, any) != 0) {
+      // Unsigned, because the smallest int32, which stands for everything that does not fit, has no positive absolute value.
+      const __m512i large = _mm512_max_epu32(_mm512_max_epu32(_mm512_abs_epi32(row.q[0]), _mm512_abs_epi32(row.q[1])),
+                                             _mm512_max_epu32(_mm512_abs_epi32(row.q[2]), _mm512_abs_epi32(row.q[3])));
+      const bool beyond = _mm512_cmpgt_epu32_mask(large, _mm512_set1_epi32(kGridIntegerMax)) != 0;
+      if (beyond && !rows_source.settle(row)) {
+        failed = row_index + 1;
+        break;
+      }
+      for (int v = 0; v < 4; ++v) {
+        const __mmask16 set = _mm512_test_epi32_mask(row.q[v], row.q[v]);
+        const auto first = base + static_cast<std::uint32_t>(at) + 16U * static_cast<std::uint32_t>(v);
+        const __m512i positions = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<std::int32_t>(first)));
+        _mm512_storeu_si512(list.positions + list.count, _mm512_maskz_compress_epi32(set, positions));
+        _mm512_storeu_si512(list.integers + list.count, _mm512_maskz_compress_epi32(set, row.q[v]));
+        list.count += static_cast<std::size_t>(_mm_popcnt_u32(set));
+      }
+    }
+    rows_source.store_residual(at, row, squares);
+  }
+  _mm512_storeu_ps(squares_out.data(), squares);
+  return failed;
+}
+
+std::size_t select_rows(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares, SparseList& list) {
+  switch (source.kind) {
+    case SourceKind::kFloatResidual: return select_rows_of<SourceKind::kFloatResidual>(source, rows, base, squares, list);
+    case SourceKind::kShortResidual: return select_rows_of<SourceKind::kShortResidual>(source, rows, base, squares, list);
+    case SourceKind::kIntegers16: return select_rows_of<SourceKind::kIntegers16>(source, rows, base, squares, list);
+    case SourceKind::kIntegers32: return select_rows_of<SourceKind::kIntegers32>(source, rows, base, squares, list);
+  }
+  return 0;
+}
+
+template <SourceKind Kind>
+void peek_of(const GridSource& source, std::size_t from, std::size_t count, std::int32_t* integers) {
+  RowSource<Kind> rows_source(source);
+  RowVectors row;
+  for (std::size_t at = 0; at < count; at += kRowValues) {
+    rows_source.load(from + at, row);
+    for (int v = 0; v < 4; ++v) {
+      const __m512i bound = _mm512_set1_epi32(kGridIntegerMax);
+      const __m512i q = _mm512_max_epi32(_mm512_min_epi32(row.q[v], bound), _mm512_set1_epi32(-kGridIntegerMax));
+      _mm512_storeu_si512(integers + at + 16 * static_cast<std::size_t>(v), q);
+    }
+  }
+}
+
+void peek(const GridSource& source, std::size_t from, std::size_t count, std::int32_t* integers) {
+  switch (source.kind) {
+    case SourceKind::kFloatResidual: return peek_of<SourceKind::kFloatResidual>(source, from, count, integers);
+    case SourceKind::kShortResidual: return peek_of<SourceKind::kShortResidual>(source, from, count, integers);
+    case SourceKind::kIntegers16: return peek_of<SourceKind::kIntegers16>(source, from, count, integers);
+    case SourceKind::kIntegers32: return peek_of<SourceKind::kIntegers32>(source, from, count, integers);
+  }
+}
+
+const GridKernels& kernels() {
+  static constexpr GridKernels kTable{"avx512", encode_rows, decode_rows, select_rows, peek};
+  return kTable;
+}
+
+}  // namespace sluice::compression::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
