@@ -162,7 +162,7 @@ void RoundMachine::Impl::handle(const ContributionStored& event) {
 
 void RoundMachine::Impl::handle(const UpdateStored& event) {
   const RoundKey key{event.epoch, event.round};
-  if (pending && key == pending->record.key()) {
+  if (pending && key == pending->frames) {
     if (event.counted == pending->record.counted) pending->progress.add(event.chunk, event.frame_digest);
   } else if (tracker && key == record.key()) {
     tracker->add_update(event.counted, event.chunk, event.frame_digest);

@@ -68,7 +68,8 @@ struct StoreLost { std::string reason; };
 struct StoreFound {};
 // A contribution frame of `site` is checked and kept by this gateway (the own frames of chunks that it owns too). May come before the record.
 struct ContributionStored { EpochId epoch; RoundId round; SiteId site; ChunkId chunk; };
-// An update chunk for the set `counted` is here: received, made here (after CombineChunk), or fetched (then with the key of FetchUpdate's record).
+// An update chunk for the set `counted` is here and outlives this process (written to the spool, synced or not): received, made here (after
+// CombineChunk), or fetched (then with the key of FetchUpdate's record). A committed update must not die with the processes that confirmed it.
 struct UpdateStored { EpochId epoch; RoundId round; SiteSet counted; ChunkId chunk; Digest frame_digest; };
 struct OwnerStatusReceived { SiteId from; EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet complete; };
 struct ConfirmReceived { SiteId from; EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet counted; Digest update_digest; };
@@ -94,11 +95,14 @@ struct CombineChunk { EpochId epoch; RoundId round; ChunkId chunk; SiteSet count
 struct SendOwnerStatus { EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet complete; };  // to every peer
 struct SendConfirm { EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet counted; Digest update_digest; };  // to every peer
 // Committed and the update is here: journal it, tell the agents to apply. A contribution in record.counted is accounted for, another discarded.
-struct FinishRound { RoundRecord record; };
+// `frames`: the key that the update's frames came with (UpdateStored); its epoch is an earlier one when the store started since.
+struct FinishRound { RoundRecord record; RoundKey frames; };
 // Void: the agents take their contribution back (residual and delta as before) and go on. Also said when it may concern a contribution made
 // before this process started; agents without one ignore it. Covers every key up to this one.
 struct SkipRound { EpochId epoch; RoundId round; std::string reason; };
-struct FetchUpdate { RoundRecord record; std::vector<SiteId> from; };   // committed but not (wholly) here: get it from one of these
+// Committed, but not (wholly) known here: from the own spool (a process that died may have left it there), else from one of these sites, in
+// this order. Answer with UpdateStored for every chunk, or with UpdateLost.
+struct FetchUpdate { RoundRecord record; std::vector<SiteId> from; };
 // This site's agents are behind or differ: replay the updates or take the state, at least of `round`. `from`: sites known to hold it, best first;
 // empty: unknown, try all. The shell goes on until it can say LocalState or LocalGone; a later CatchUpState replaces an earlier one.
 struct CatchUpState { RoundId round; std::vector<SiteId> from; std::string reason; };

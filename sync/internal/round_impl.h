@@ -40,6 +40,7 @@ struct RoundMachine::Impl {
   struct Pending {
     RoundRecord record;
     UpdateProgress progress;
+    RoundKey frames;     // what the frames in `progress` came with
     TimePoint fetch_at;  // when waiting for frames under way ends
     bool is_fetching = false;
   };
@@ -85,6 +86,7 @@ struct RoundMachine::Impl {
   void settle_confirm();
   void settle_state();         // apply, fetch, catch up
   void settle_pending();
+  void forget_frames();        // of the pending update
   void settle_divergence();
   void settle_report();
   void settle_proposal();

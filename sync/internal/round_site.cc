@@ -45,7 +45,9 @@ void RoundMachine::Impl::leave_round(const RoundRecord& next) {
     const bool followed = tracker && record.round == next.round;
     const bool may_be_under_way = followed && record.epoch == next.epoch;
     pending = Pending{next, followed ? tracker->take_progress(next.counted) : UpdateProgress(next.counted, next.chunks),
-                      may_be_under_way ? now + config.commit_deadline / kFetchGraceShare : now};
+                      followed ? record.key() : next.key(), may_be_under_way ? now + config.commit_deadline / kFetchGraceShare : now};
+    // Of an epoch that is over nothing more comes.
+    if (followed && !may_be_under_way && !pending->progress.is_complete()) forget_frames();
   }
   tracker.reset();
   started = RoundKey{};
@@ -86,7 +88,7 @@ void RoundMachine::Impl::replay_early_frames() {
       tracker->add_contribution(frame.site, frame.chunk);
     } else if (frame.key == record.key() && tracker) {
       tracker->add_update(frame.counted, frame.chunk, frame.digest);
-    } else if (pending && frame.key == pending->record.key() && frame.counted == pending->record.counted) {
+    } else if (pending && frame.key == pending->frames && frame.counted == pending->record.counted) {
       pending->progress.add(frame.chunk, frame.digest);
     }
   }
@@ -187,14 +189,12 @@ void RoundMachine::Impl::settle_pending() {
       }
       applying = committed.round;
       ready.reset();
-      actions.push_back(FinishRound{committed});
+      actions.push_back(FinishRound{committed, pending->frames});
       pending.reset();
       return;
     }
     say(fmt::format("the update of round {} that came here is not the one that was committed; getting it again", committed.round));
-    pending->progress = UpdateProgress(committed.counted, committed.chunks);
-    pending->fetch_at = now;
-    pending->is_fetching = false;
+    forget_frames();
   }
   if (pending->is_fetching) return;
   const SiteSet others = live().minus(SiteSet{1U << config.self.value});
@@ -203,9 +203,15 @@ void RoundMachine::Impl::settle_pending() {
   std::vector<SiteId> from;
   others.intersect(committed.counted).for_each([&](SiteId site) { from.push_back(site); });
   others.minus(committed.counted).for_each([&](SiteId site) { from.push_back(site); });
-  if (from.empty()) return;  // tried again when a link comes up
   pending->is_fetching = true;
   actions.push_back(FetchUpdate{committed, std::move(from)});
+}
+
+void RoundMachine::Impl::forget_frames() {
+  pending->progress = UpdateProgress(pending->record.counted, pending->record.chunks);
+  pending->frames = pending->record.key();
+  pending->fetch_at = now;
+  pending->is_fetching = false;
 }
 
 // Same round, other bits: the state of the leader's agents counts, or the one that the running round builds on.
