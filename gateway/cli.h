@@ -20,5 +20,7 @@ inline constexpr int kExitCannotConnect = 3;
 
 void add_certs_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);
+// status, links and rounds.
+void add_status_commands(CLI::App& app, int& exit_code);
 
 }  // namespace sluice::gateway

@@ -40,13 +40,14 @@ int check(const CheckOptions& options) {
   return all_valid ? kExitOk : kExitFailed;
 }
 
+// Without the TLS files: this shows what the file says.
 int show(const std::string& file) {
-  Result<GatewayConfig> config = load_config(file);
-  if (!config) {
-    fmt::print(stderr, "{}\n", config.error().to_string());
+  const auto outcome = examine_config_file(file, FileChecks::kSkip);
+  if (!outcome || !outcome->config) {
+    fmt::print(stderr, "{}\n", outcome ? outcome->problems.front().to_string(file) : outcome.error().to_string());
     return kExitFailed;
   }
-  fmt::print("{}", config_to_json(*config));
+  fmt::print("{}", config_to_json(*outcome->config));
   return kExitOk;
 }
 
@@ -66,6 +67,9 @@ void add_config_command(CLI::App& app, int& exit_code) {
   CLI::App* show_command = config->add_subcommand("show", "Print the effective configuration, defaults included, as JSON");
   show_command->add_option("FILE", *file, "Configuration file")->required();
   show_command->callback([file, &exit_code] { exit_code = show(*file); });
+
+  CLI::App* schema_command = config->add_subcommand("schema", "Print the JSON schema of configuration files, for editors");
+  schema_command->callback([] { fmt::print("{}", config_schema()); });
 }
 
 }  // namespace sluice::gateway

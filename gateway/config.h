@@ -216,5 +216,7 @@ std::string describe_shared_difference(std::string_view ours, std::string_view t
 
 // The effective configuration, defaults included, as JSON of the shape of the YAML file.
 std::string config_to_json(const GatewayConfig& config);
+// JSON schema (draft-07) of the file, for editors: the content of configs/sluice.schema.json.
+std::string config_schema();
 
 }  // namespace sluice::gateway

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "gateway/admin_server.h"
 #include "gateway/internal/config_limits.h"
 #include "gateway/internal/config_scalar.h"
 #include "gateway/tls_context.h"

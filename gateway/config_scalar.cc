@@ -240,11 +240,6 @@ std::string format_size(Bytes size) { return format_quantity(static_cast<double>
 
 std::string format_rate(BitsPerSecond rate) { return format_quantity(rate.value, kRateUnits); }
 
-bool is_loopback_host(std::string_view host) {
-  if (host == "localhost" || host == "::1") return true;
-  return host.substr(0, 4) == "127." && host.find_first_not_of("0123456789.") == std::string_view::npos;
-}
-
 std::optional<std::string> nearest_word(std::string_view word, std::span<const std::string> candidates) {
   if (word.size() > 64) return std::nullopt;
   std::optional<std::string> best;

@@ -45,9 +45,6 @@ std::string format_duration(std::chrono::milliseconds duration);
 std::string format_size(Bytes size);
 std::string format_rate(BitsPerSecond rate);
 
-// True for 127.0.0.0/8, ::1 and "localhost".
-bool is_loopback_host(std::string_view host);
-
 // The candidate nearest to `word` by edit distance (swaps count once), when it is near enough to be a slip of the fingers.
 std::optional<std::string> nearest_word(std::string_view word, std::span<const std::string> candidates);
 

@@ -1,0 +1,194 @@
+#include "gateway/status_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/assert.h"
+
+namespace sluice::gateway {
+namespace {
+
+using nlohmann::json;
+using Row = std::vector<std::string>;
+
+constexpr const char* kAbsent = "-";
+constexpr std::size_t kCellBytesMax = 100;
+
+// A member of a member, by its names; null when the path leads nowhere.
+json find(const json& object, std::initializer_list<const char*> path) {
+  const json* at = &object;
+  for (const char* key : path) {
+    if (!at->is_object() || !at->contains(key)) return {};
+    at = &(*at)[key];
+  }
+  return *at;
+}
+
+std::string text_of(const json& value) {
+  if (value.is_string()) return value.get<std::string>().empty() ? kAbsent : value.get<std::string>();
+  if (value.is_number_integer() || value.is_boolean()) return value.dump();
+  if (value.is_number()) return fmt::format("{:.4g}", value.get<double>());
+  return kAbsent;
+}
+
+std::optional<double> number_of(const json& value) {
+  if (!value.is_number()) return std::nullopt;
+  return value.get<double>();
+}
+
+template <typename Format>
+std::string formatted(const json& value, Format format) {
+  const auto number = number_of(value);
+  return number ? format(*number) : std::string(kAbsent);
+}
+
+// For measurements, where 0 stands for "not measured".
+template <typename Format>
+std::string measured(const json& value, Format format) {
+  const auto number = number_of(value);
+  return number && *number > 0.0 ? format(*number) : std::string(kAbsent);
+}
+
+std::string plain(double value) { return fmt::format("{:.4g}", value); }
+
+std::string up_or_down(const json& value) { return value.is_boolean() ? (value.get<bool>() ? "up" : "down") : kAbsent; }
+
+std::string joined(const json& list) {
+  if (!list.is_array() || list.empty()) return kAbsent;
+  std::string result;
+  for (const json& item : list) result += (result.empty() ? "" : ",") + text_of(item);
+  return result;
+}
+
+// The list itself, or the member of that name of an answer about it.
+json list_of(const json& answer, const char* member) {
+  const json list = answer.is_object() ? find(answer, {member}) : answer;
+  return list.is_array() ? list : json::array();
+}
+
+std::string clean(std::string_view cell) {
+  std::string result(cell.substr(0, kCellBytesMax));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return result;
+}
+
+std::string scaled(double value, double base, const std::array<const char*, 5>& units) {
+  std::size_t unit = 0;
+  while (value >= base && unit + 1 < units.size()) {
+    value /= base;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} {}", value, units[0]) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::string of_budget(const json& usage) {
+  return fmt::format("{} of {}", formatted(find(usage, {"used_bytes"}), human_bytes),
+                     formatted(find(usage, {"budget_bytes"}), human_bytes));
+}
+
+std::string sites_table(const json& sites) {
+  std::vector<Row> rows;
+  for (const json& site : sites) {
+    rows.push_back({text_of(find(site, {"name"})), text_of(find(site, {"state"})), text_of(find(site, {"round"})),
+                    text_of(find(site, {"last_seen"})), text_of(find(site, {"detail"}))});
+  }
+  return format_table({"SITE", "STATE", "ROUND", "LAST SEEN", "DETAIL"}, rows);
+}
+
+std::string agents_table(const json& agents) {
+  std::vector<Row> rows;
+  for (const json& agent : agents) {
+    rows.push_back({text_of(find(agent, {"rank"})), up_or_down(find(agent, {"connected"})), text_of(find(agent, {"round"})),
+                    text_of(find(agent, {"loss"})), text_of(find(agent, {"tokens"}))});
+  }
+  return format_table({"RANK", "AGENT", "ROUND", "LOSS", "TOKENS"}, rows);
+}
+
+std::string last_announcement(const json& announcements) {
+  if (!announcements.is_array() || announcements.empty()) return {};
+  const json& last = announcements.back();
+  return fmt::format("announced {}: {}\n", clean(text_of(find(last, {"time"}))), clean(text_of(find(last, {"text"}))));
+}
+
+}  // namespace
+
+std::string format_table(const std::vector<std::string>& heads, const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const std::string& head : heads) widths.push_back(head.size());
+  for (const Row& row : rows) {
+    SLUICE_ASSERT(row.size() == heads.size(), "{} cells under {} heads", row.size(), heads.size());
+    for (std::size_t column = 0; column < row.size(); ++column) widths[column] = std::max(widths[column], clean(row[column]).size());
+  }
+  std::string result;
+  const auto add_line = [&](const Row& row) {
+    std::string line;
+    for (std::size_t column = 0; column < row.size(); ++column) line += fmt::format("{:<{}}  ", clean(row[column]), widths[column]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    result += line + "\n";
+  };
+  add_line(heads);
+  for (const Row& row : rows) add_line(row);
+  return result;
+}
+
+std::string human_bytes(double bytes) { return scaled(bytes, 1024.0, {"B", "KiB", "MiB", "GiB", "TiB"}); }
+
+std::string human_rate(double bits_per_second) {
+  return scaled(bits_per_second, 1000.0, {"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"});
+}
+
+std::string human_seconds(double seconds) {
+  if (seconds < 1.0) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 120.0) return fmt::format("{:.1f} s", seconds);
+  return seconds < 7200.0 ? fmt::format("{:.1f} min", seconds / 60.0) : fmt::format("{:.1f} h", seconds / 3600.0);
+}
+
+std::string status_table(const json& status) {
+  const auto line = [&](const char* key) { return clean(text_of(find(status, {key}))); };
+  std::string result = fmt::format("site {} of run {}, sluice {}, epoch {}\n", line("site"), line("run"), line("version"), line("epoch"));
+  result += fmt::format("round {}, {}: {}\n", line("round"), line("phase"), line("description"));
+  result += fmt::format("WAN {} sent, {} received", formatted(find(status, {"wan", "sent_bytes"}), human_bytes),
+                        formatted(find(status, {"wan", "received_bytes"}), human_bytes));
+  const auto reduction = number_of(find(status, {"wan", "reduction"}));
+  result += reduction && *reduction > 0.0 ? fmt::format(", {:.0f} times less than fp32 data parallel\n", *reduction) : std::string("\n");
+  result += fmt::format("memory {}, spool {}\n", of_budget(find(status, {"memory"})), of_budget(find(status, {"spool"})));
+  result += last_announcement(find(status, {"announcements"}));
+  const json sites = find(status, {"sites"});
+  if (sites.is_array() && !sites.empty()) result += "\n" + sites_table(sites);
+  const json links = find(status, {"links"});
+  if (links.is_array() && !links.empty()) result += "\n" + links_table(links);
+  const json agents = find(status, {"agents"});
+  if (agents.is_array() && !agents.empty()) result += "\n" + agents_table(agents);
+  return result;
+}
+
+std::string links_table(const json& links) {
+  std::vector<Row> rows;
+  for (const json& link : list_of(links, "links")) {
+    rows.push_back({text_of(find(link, {"peer"})), up_or_down(find(link, {"up"})),
+                    measured(find(link, {"rtt_seconds", "p50"}), human_seconds), text_of(find(link, {"streams"})),
+                    formatted(find(link, {"sent_bytes"}), human_bytes), formatted(find(link, {"received_bytes"}), human_bytes),
+                    formatted(find(link, {"send_bits_per_second"}), human_rate), measured(find(link, {"observed_bits_per_value"}), plain),
+                    text_of(find(link, {"reason"}))});
+  }
+  return format_table({"PEER", "LINK", "RTT", "STREAMS", "SENT", "RECEIVED", "RATE", "BITS", "REASON"}, rows);
+}
+
+std::string rounds_table(const json& rounds) {
+  std::vector<Row> rows;
+  for (const json& round : list_of(rounds, "rounds")) {
+    rows.push_back({text_of(find(round, {"round"})), text_of(find(round, {"outcome"})), joined(find(round, {"sites"})),
+                    measured(find(round, {"bits_per_value"}), plain), measured(find(round, {"step"}), plain),
+                    formatted(find(round, {"seconds"}), human_seconds), formatted(find(round, {"sent_bytes"}), human_bytes),
+                    text_of(find(round, {"loss"})), text_of(find(round, {"state_digest"})).substr(0, 12),
+                    text_of(find(round, {"reason"}))});
+  }
+  return format_table({"ROUND", "OUTCOME", "SITES", "BITS", "STEP", "TIME", "SENT", "LOSS", "STATE", "REASON"}, rows);
+}
+
+}  // namespace sluice::gateway
