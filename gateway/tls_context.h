@@ -25,11 +25,14 @@ struct TlsFiles {
   std::filesystem::path key;
 };
 
+// kSkip accepts a certificate that others will refuse: for tests of exactly that.
+enum class TlsSelfCheck { kFull, kSkip };
+
 class TlsContext {
  public:
   // Reads the three files and checks that they fit together: the key belongs to the certificate, the certificate verifies against the
   // CA for both roles, carries exactly one URI and is valid now. Fails with kTlsFiles, which says what is wrong and with which file.
-  static Result<std::shared_ptr<const TlsContext>> load(const TlsFiles& files);
+  static Result<std::shared_ptr<const TlsContext>> load(const TlsFiles& files, TlsSelfCheck self_check = TlsSelfCheck::kFull);
 
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;

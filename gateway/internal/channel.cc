@@ -42,7 +42,7 @@ IoStep Channel::receive(std::uint8_t* to, std::size_t size, std::size_t& receive
     if (count == 0) return IoStep::kClosed;
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return IoStep::kWouldBlock;
-    set_failure(std::strerror(errno));
+    set_failure(std::strerror(errno), true);
     return IoStep::kFailed;
   }
 }
@@ -71,7 +71,7 @@ IoStep Channel::flush() {
     }
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return IoStep::kWouldBlock;
-    set_failure(std::strerror(errno));
+    set_failure(std::strerror(errno), true);
     return IoStep::kFailed;
   }
   out_.clear();
@@ -163,14 +163,14 @@ IoStep TlsChannel::explain(int outcome) {
   if (code == SSL_ERROR_ZERO_RETURN) return IoStep::kClosed;
   if (saw_end_of_stream_) {
     ERR_clear_error();
-    set_failure("the connection ended without notice");
+    set_failure("the connection ended without notice", true);
     return IoStep::kFailed;
   }
   if (code == SSL_ERROR_SYSCALL && !failure().empty()) {
     ERR_clear_error();
     return IoStep::kFailed;
   }
-  set_failure("TLS: " + take_openssl_error());
+  set_failure("TLS: " + take_openssl_error(), false);
   return IoStep::kFailed;
 }
 

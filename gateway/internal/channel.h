@@ -55,6 +55,8 @@ class Channel {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const std::string& failure() const { return failure_; }
+  // Whether it was the network or the other side's end of the connection that failed, rather than what came over it.
+  [[nodiscard]] bool is_transport_failure() const { return is_transport_failure_; }
   [[nodiscard]] const std::shared_ptr<ByteCounters>& counters() const { return counters_; }
   // From the small buffer of a connection that nobody knows yet to the full one.
   void enlarge_read_buffer();
@@ -69,7 +71,10 @@ class Channel {
   [[nodiscard]] ByteSpan filled() const { return ByteSpan(in_).subspan(in_at_, in_end_ - in_at_); }
   void consume(std::size_t bytes) { in_at_ += bytes; }
   void append_raw(ByteSpan bytes);
-  void set_failure(std::string text) { failure_ = std::move(text); }
+  void set_failure(std::string text, bool is_transport) {
+    failure_ = std::move(text);
+    is_transport_failure_ = is_transport;
+  }
   IoStep receive(std::uint8_t* to, std::size_t size, std::size_t& received);
 
  private:
@@ -81,6 +86,7 @@ class Channel {
   ByteVector out_;
   std::size_t out_at_ = 0;
   std::string failure_;
+  bool is_transport_failure_ = false;
 };
 
 class PlainChannel final : public Channel {

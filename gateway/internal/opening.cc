@@ -147,12 +147,13 @@ void Opening::step_handshake() {
   const IoStep flushed = channel_->flush();
   if (step == IoStep::kDone && flushed == IoStep::kDone) return on_tls_up();
   if (step == IoStep::kFailed || step == IoStep::kClosed) return fail_handshake();
-  if (flushed == IoStep::kFailed) return fail_with("", Error{ErrorCode::kTlsHandshake, "TLS handshake", channel_->failure()});
+  if (flushed == IoStep::kFailed) return fail_with("", Error{ErrorCode::kLinkClosed, "TLS handshake", channel_->failure()});
   wait_io(&Opening::step_handshake);
 }
 
 void Opening::fail_handshake() {
   const std::string detail = channel_->failure();
+  if (channel_->is_transport_failure()) return fail_with("", Error{ErrorCode::kLinkClosed, "TLS handshake", detail});
   const long verdict = channel_->verify_result();
   if (verdict == X509_V_ERR_CERT_HAS_EXPIRED || verdict == X509_V_ERR_CERT_NOT_YET_VALID) {
     return refuse("expired", ErrorCode::kTlsHandshake,
@@ -167,9 +168,6 @@ void Opening::fail_handshake() {
   }
   if (detail.find("alert") != std::string::npos) {
     return fail_with("", Error{ErrorCode::kTlsHandshake, "TLS handshake", "the other side refused: " + detail});
-  }
-  if (detail.find("ended without notice") != std::string::npos) {
-    return fail_with("", Error{ErrorCode::kLinkClosed, "TLS handshake", detail});
   }
   refuse("protocol", ErrorCode::kTlsHandshake, detail);
 }

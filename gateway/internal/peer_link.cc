@@ -83,7 +83,7 @@ void PeerLink::stop() {
   expiry_timer_.cancel();
   const auto goodbye = make_goodbye(ErrorCode{0}, "shutting down");
   const Error reason{ErrorCode::kLinkClosed, "exchange data", "shut down"};
-  for (auto& [index, connection] : bulk_) connection.stream->post_finish(reason, std::nullopt);
+  for (auto& [index, connection] : bulk_) connection.stream->post_finish(reason, goodbye);
   if (control_.stream) control_.stream->post_finish(reason, goodbye);
 }
 
