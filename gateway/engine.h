@@ -1,0 +1,169 @@
+#pragma once
+
+// Engine: the gateway's heart. Translates between the outside (peer links, agents, disk) and the pure round machine, and owns everything
+// that changes: one object, one thread (the one that runs `loop`), no locks. CPU work (sums) goes to a pool by value and comes back by post.
+//
+//   agents --frames--> spool --> owner's gateway (links)          machine: on(event, now) -> actions
+//   peers  --frames--> spool --> combiner pool --> peers, agents
+//
+// Frames are kept in the spool until their round is decided, so that they can be summed or sent again for another set of sites or another owner.
+// Nothing here trusts a frame or message: each is checked against the record of the round, and refused ones are counted by reason.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "gateway/agent_group.h"
+#include "gateway/agent_server.h"
+#include "gateway/catch_up.h"
+#include "gateway/chunk_combiner.h"
+#include "gateway/config.h"
+#include "gateway/coordination.h"
+#include "gateway/frame_spool.h"
+#include "gateway/journal.h"
+#include "gateway/metrics.h"
+#include "gateway/peer_links.h"
+#include "gateway/round_history.h"
+#include "gateway/status.h"
+#include "gateway/tls_context.h"
+#include "sync/round_machine.h"
+
+namespace sluice::gateway {
+
+// What the engine uses and does not own; all outlive it.
+struct EngineParts {
+  const GatewayConfig& config;
+  asio::io_context& loop;
+  Journal& journal;
+  FrameSpool& spool;
+  Metrics& metrics;
+  StatusBoard& board;
+  std::shared_ptr<const TlsContext> tls;
+  std::string version;
+};
+
+class Engine {
+ public:
+  explicit Engine(EngineParts parts);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Opens the listeners and begins. Errors: kListen and those of the journal.
+  Status start();
+  // Says goodbye to peers and agents and closes everything. No callback runs afterwards.
+  void stop();
+  [[nodiscard]] std::uint16_t wan_port() const { return links_->listening_port(); }
+
+ private:
+  // ---- from the links (engine_peers.cc) ----
+  void on_peer_up(SiteId peer, bool is_new_process);
+  void on_peer_down(SiteId peer, const std::string& reason);
+  void on_peer_control(SiteId from, const wire::PeerMessage& message);
+  Status handle_peer_control(SiteId from, const wire::PeerMessage& message);
+  void on_peer_frame(SiteId from, FrameRecord frame);
+  Status take_contribution(SiteId from, const FrameRecord& frame);
+  Status take_update(SiteId from, const FrameRecord& frame);
+  void on_refused(std::string_view reason, const std::string& detail);
+
+  // ---- from the agents (engine_agents.cc) ----
+  void on_agent_control(AgentSessionId session, const wire::AgentMessage& message);
+  Status handle_agent_control(AgentSessionId session, const wire::AgentMessage& message);
+  Status admit_agent(AgentSessionId session, const wire::AgentHello& hello);
+  void on_group_complete();
+  Status take_ready(AgentSessionId session, const wire::AgentReady& ready);
+  Status take_applied(AgentSessionId session, const wire::RoundApplied& applied);
+  void on_agent_frame(AgentSessionId session, FrameRecord frame);
+  Status take_own_contribution(AgentSessionId session, const FrameRecord& frame);
+  void on_agent_gone(AgentSessionId session, const std::string& reason);
+  wire::AgentMessage welcome() const;
+  void send_agents(const wire::AgentMessage& message);
+  void send_agent_frame(ChunkId chunk, FrameRecord frame);
+
+  // ---- the machine and its actions (engine.cc) ----
+  void feed(sync::Event event);
+  void act(sync::SendProposal& action);
+  void act(sync::SendWithdraw& action);
+  void act(sync::SendStateReport& action);
+  void act(sync::CompareAndSet& action);
+  void act(sync::StartContribution& action);
+  void act(sync::SendContributions& action);
+  void act(sync::CombineChunk& action);
+  void act(sync::SendOwnerStatus& action);
+  void act(sync::SendConfirm& action);
+  void act(sync::FinishRound& action);
+  void act(sync::SkipRound& action);
+  void act(sync::FetchUpdate& action);
+  void act(sync::CatchUpState& action);
+  void act(sync::Announce& action);
+  void broadcast(const wire::PeerMessage& message);
+  void deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoch);
+  void send_contribution(SiteId owner, ChunkId chunk);
+  Status write_journal(const sync::RoundRecord& record);
+  void keep_record(const sync::RoundRecord& record);
+  void arm_timer();
+  void on_timer();
+
+  // ---- frames (engine_peers.cc) ----
+  // Whether a frame of this epoch and round may concern the current or the next round.
+  Status check_envelope(const wire::FrameEnvelope& envelope);
+  void send_peer_frame(SiteId to, FrameRecord frame);
+  void on_drained(SiteId peer);
+  std::vector<SiteId> live_peers() const;
+
+  // ---- for people (engine_status.cc) ----
+  void mark_changed();
+  void publish();
+  void update_link_figures();
+  std::string with_names(const std::string& text) const;
+  std::string name(SiteId site) const;
+
+  EngineParts parts_;
+  SiteId self_;
+  std::uint16_t sites_;
+  std::unique_ptr<PeerLinks> links_;
+  std::unique_ptr<AgentServer> agents_;
+  std::unique_ptr<ChunkCombiner> combiner_;
+  std::unique_ptr<Coordination> coordination_;
+  std::unique_ptr<sync::RoundMachine> machine_;
+  std::unique_ptr<CatchUp> catch_up_;
+  AgentGroup group_;
+  RoundHistory history_;
+
+  std::deque<sync::Event> events_;
+  bool is_feeding_ = false;
+  asio::steady_timer timer_;
+  asio::steady_timer publish_timer_;
+  bool is_publish_armed_ = false;
+  bool is_stopped_ = false;
+
+  std::map<RoundId, sync::RoundRecord> commits_;   // records of the last committed rounds
+  EpochId newest_epoch_;                           // of any frame accepted
+  // The round that the agents are working on: set by StartContribution, ended by FinishRound and SkipRound.
+  struct Contribution {
+    EpochId epoch;
+    RoundId round;
+    bool is_member = false;
+    std::uint64_t generation = 0;  // of the agent group that was told
+  };
+  std::optional<Contribution> contribution_;
+  std::vector<FrameRecord> early_updates_;         // arrived before the agents knew of the round
+  std::uint64_t inner_steps_ = 0;                  // of the round in progress, from the agents
+  std::map<SiteId, std::deque<FrameRecord>> waiting_frames_;  // a peer's queue was full; shared bytes, bounded by the round's frames
+  std::string last_announcement_;
+  std::string loop_status_;
+  WallTime started_at_;
+};
+
+}  // namespace sluice::gateway
