@@ -70,6 +70,7 @@ struct StoreFound {};
 struct ContributionStored { EpochId epoch; RoundId round; SiteId site; ChunkId chunk; };
 // An update chunk for the set `counted` is here and outlives this process (written to the spool, synced or not): received, made here (after
 // CombineChunk), or fetched (then with the key of FetchUpdate's record). A committed update must not die with the processes that confirmed it.
+// The first frame of a (key, set, chunk) stays: another one is dropped, unless FetchUpdate asked anew.
 struct UpdateStored { EpochId epoch; RoundId round; SiteSet counted; ChunkId chunk; Digest frame_digest; };
 struct OwnerStatusReceived { SiteId from; EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet complete; };
 struct ConfirmReceived { SiteId from; EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet counted; Digest update_digest; };
@@ -101,10 +102,11 @@ struct FinishRound { RoundRecord record; RoundKey frames; };
 // before this process started; agents without one ignore it. Covers every key up to this one.
 struct SkipRound { EpochId epoch; RoundId round; std::string reason; };
 // Committed, but not (wholly) known here: from the own spool (a process that died may have left it there), else from one of these sites, in
-// this order. Answer with UpdateStored for every chunk, or with UpdateLost.
+// this order. What is kept for that key and set and does not have the record's digest is thrown away first. Answer with UpdateStored for every
+// chunk, or with UpdateLost.
 struct FetchUpdate { RoundRecord record; std::vector<SiteId> from; };
-// This site's agents are behind or differ: replay the updates or take the state, at least of `round`. `from`: sites known to hold it, best first;
-// empty: unknown, try all. The shell goes on until it can say LocalState or LocalGone; a later CatchUpState replaces an earlier one.
+// This site's agents are behind or differ: replay the updates (own spool, then others) or take the state, at least of `round`. `from`: sites
+// known to hold it, best first; empty: unknown, try all. The shell goes on until it can say LocalState or LocalGone; a later CatchUpState replaces an earlier one.
 struct CatchUpState { RoundId round; std::vector<SiteId> from; std::string reason; };
 // For log, status page and agents; only on change. Sites appear as "site N": the shell may put names.
 struct Announce { std::string text; bool is_solo = false; };

@@ -203,6 +203,7 @@ void RoundMachine::Impl::settle_pending() {
   std::vector<SiteId> from;
   others.intersect(committed.counted).for_each([&](SiteId site) { from.push_back(site); });
   others.minus(committed.counted).for_each([&](SiteId site) { from.push_back(site); });
+  forget_frames();  // the shell does the same: what comes from now on is whole
   pending->is_fetching = true;
   actions.push_back(FetchUpdate{committed, std::move(from)});
 }

@@ -16,11 +16,10 @@ constexpr std::size_t kUpdateSetsMax = 4;
 
 bool UpdateProgress::add(ChunkId chunk, Digest frame_digest) {
   if (chunk.value >= digests_.size()) return false;
+  if (is_here_[chunk.value] != 0) return true;
+  is_here_[chunk.value] = 1;
   digests_[chunk.value] = frame_digest;
-  if (is_here_[chunk.value] == 0) {
-    is_here_[chunk.value] = 1;
-    ++here_;
-  }
+  ++here_;
   return true;
 }
 

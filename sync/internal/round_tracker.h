@@ -18,7 +18,7 @@ class UpdateProgress {
  public:
   UpdateProgress(SiteSet counted, std::uint32_t chunks) : counted_(counted), digests_(chunks), is_here_(chunks, 0) {}
 
-  // A chunk that comes again replaces its digest: what was stored last is what the agents have. False when `chunk` is out of range.
+  // A chunk that comes again changes nothing: what was confirmed stays. False when `chunk` is out of range.
   bool add(ChunkId chunk, Digest frame_digest);
   [[nodiscard]] bool is_complete() const { return here_ == digests_.size(); }
   [[nodiscard]] bool has(ChunkId chunk) const { return chunk.value < is_here_.size() && is_here_[chunk.value] != 0; }

@@ -98,7 +98,7 @@ void SimSite::contribute(const sync::RoundRecord& record, bool is_member) {
   world_.checker().contributed(id_, record.key(), agents_.contribution->second);
   Duration delay{};
   for (std::uint32_t chunk = 0; chunk < record.chunks; ++chunk) {
-    delay += world_.random().between(microseconds(50), milliseconds(3)) * slowness_;
+    delay += world_.random().between(microseconds(50), world_.config().encode_max) * slowness_;
     const ContributionFrame frame{record.key(), id_, ChunkId(chunk), agents_.contribution->second[chunk]};
     in_gateway(delay, [this, frame] {
       if (!is_attached_ || machine_->record().key() != frame.key || !machine_->record().is_running()) return;

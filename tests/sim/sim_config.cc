@@ -1,5 +1,7 @@
 #include "tests/sim/sim_config.h"
 
+#include <algorithm>
+
 #include "sync/internal/round_closing.h"
 #include "tests/sim/sim_random.h"
 
@@ -22,6 +24,18 @@ SimConfig draw_config(std::uint64_t seed) {
   config.compute_min = milliseconds(20);
   config.compute_max = random.between(milliseconds(30), milliseconds(300));
   config.network.delay_max = random.between(milliseconds(2), milliseconds(30));
+  config.network.bulk_delay_max = random.chance(0.3) ? random.between(config.network.delay_max, milliseconds(300)) : config.network.delay_max;
+  config.encode_max = random.between(milliseconds(1), random.chance(0.3) ? milliseconds(120) : milliseconds(3));
+  // Without faults every round is complete before its deadline.
+  config.deadline = std::max(config.deadline, static_cast<int>(config.chunks) * config.encode_max + config.network.bulk_delay_max * 3 / 2 +
+                                                  2 * config.network.delay_max);
+  config.is_one_death = config.sites >= 3 && random.chance(0.15);
+  if (config.is_one_death) {  // quick enough that a healthy round never reaches its deadline
+    config.network.bulk_delay_max = config.network.delay_max;
+    config.encode_max = milliseconds(2);
+    config.is_first_state_shared = true;
+    return config;
+  }
   const auto rate = [&](double highest) { return random.chance(0.45) ? highest * static_cast<double>(random.between(1, 100)) / 100.0 : 0.0; };
   config.faults.gateway_crash = rate(1.0);
   config.faults.agents_crash = rate(0.8);
@@ -37,7 +51,7 @@ SimConfig draw_config(std::uint64_t seed) {
 
 Duration round_time(const SimConfig& config) {
   return config.compute_max + config.open_grace + config.deadline + static_cast<int>(sync::kAttemptsMax) * config.commit_deadline +
-         16 * config.network.delay_max;
+         16 * config.network.delay_max + static_cast<int>(config.chunks) * config.encode_max + 4 * config.network.bulk_delay_max;
 }
 
 }  // namespace sluice::sim

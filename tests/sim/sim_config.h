@@ -34,9 +34,13 @@ struct SimConfig {
   Duration commit_deadline = std::chrono::milliseconds(250);
   Duration compute_min = std::chrono::milliseconds(40);
   Duration compute_max = std::chrono::milliseconds(120);
+  Duration encode_max = std::chrono::milliseconds(3);  // for each chunk
   NetworkTimes network;
   FaultRates faults;
   Duration faulty_time = std::chrono::seconds(5);
+  // Instead of random faults one site that does not hold the store dies at a random moment and stays away. The rounds must go on: no abort, and
+  // a commit within a deadline.
+  bool is_one_death = false;
   ShellMutant mutant = ShellMutant::kNone;
   std::ostream* trace = nullptr;
 };

@@ -33,7 +33,9 @@ std::optional<SpoolEntry> SimSite::find_update(const sync::RoundRecord& record) 
 
 void SimSite::ask_for_update() {
   if (!fetch_) return;
-  if (const auto own = find_update(fetch_->record)) return on_fetch_round_reply({true, own->record, own->sums, own->record.round});
+  const auto own = fetch_->next == 0 ? find_update(fetch_->record) : std::nullopt;
+  if (fetch_->next == 0) disk_.updates.erase({fetch_->record.key(), fetch_->record.counted.bits});
+  if (own) return on_fetch_round_reply({true, own->record, own->sums, own->record.round});
   while (fetch_->next < fetch_->from.size()) {
     const SiteId peer = fetch_->from[fetch_->next++];
     if (!world_.network().is_up(id_.value, peer.value)) continue;
@@ -96,7 +98,10 @@ void SimSite::ask_to_catch_up() {
   if (!candidates.empty()) {
     const Node peer = candidates[catch_up_->turn % candidates.size()];
     const RoundId next = RoundId(agents_.round.value + catch_up_->updates.size() + 1);
-    if (catch_up_->is_replaying && next <= catch_up_->round) {
+    const auto own = disk_.spool.find(next);
+    if (catch_up_->is_replaying && next <= catch_up_->round && own != disk_.spool.end()) {
+      in_gateway(Duration(0), [this, entry = own->second] { on_fetch_round_reply({true, entry.record, entry.sums, entry.record.round}); });
+    } else if (catch_up_->is_replaying && next <= catch_up_->round) {
       send(peer, FetchRoundMessage{next});
     } else {
       catch_up_->is_replaying = false;

@@ -6,8 +6,10 @@
 namespace sluice::sim {
 namespace {
 
-bool is_bulk(const Message& message) {
-  return std::holds_alternative<ContributionFrame>(message) || std::holds_alternative<UpdateFrame>(message);
+int channel_of(const Message& message) {
+  if (const auto* frame = std::get_if<ContributionFrame>(&message)) return 1 + static_cast<int>(frame->chunk.value % 2);
+  if (const auto* frame = std::get_if<UpdateFrame>(&message)) return 1 + static_cast<int>(frame->chunk.value % 2);
+  return 0;
 }
 
 }  // namespace
@@ -23,16 +25,16 @@ Network::Network(EventQueue& queue, Random& random, std::size_t nodes, NetworkTi
       is_alive_(nodes, false),
       slowness_(nodes, 1) {}
 
-Duration Network::delay(Node from, Node to) {
-  return random_.between(times_.delay_min, times_.delay_max) * std::max(slowness_[from], slowness_[to]);
+Duration Network::delay(Node from, Node to, int channel) {
+  return random_.between(times_.delay_min, channel == 0 ? times_.delay_max : times_.bulk_delay_max) * std::max(slowness_[from], slowness_[to]);
 }
 
 void Network::send(Node from, Node to, Message message) {
   if (!end(from, to).is_up || !link(from, to).is_up) return;
-  const int channel = is_bulk(message) ? kBulk : kControl;
+  const int channel = channel_of(message);
   Channel& way = end(from, to).channels[static_cast<std::size_t>(channel)];
   way.under_way.push_back(std::move(message));
-  way.last = std::max({way.last + Duration(1), queue_.now() + delay(from, to), end(to, from).up_at + Duration(1)});
+  way.last = std::max({way.last + Duration(1), queue_.now() + delay(from, to, channel), end(to, from).up_at + Duration(1)});
   queue_.at(way.last, [this, from, to, channel, incarnation = link(from, to).incarnation] { deliver(from, to, channel, incarnation); });
 }
 
@@ -78,7 +80,7 @@ void Network::unblock(Node from, Node to) {
   if (!way.is_blocked) return;
   way.is_blocked = false;
   ++way.blocks;
-  for (int channel = 0; channel < 2; ++channel) {
+  for (int channel = 0; channel < kChannels; ++channel) {
     Channel& stopped = way.channels[static_cast<std::size_t>(channel)];
     for (; stopped.stalled > 0; --stopped.stalled) {
       queue_.after(Duration(0), [this, from, to, channel, incarnation = link(from, to).incarnation] { deliver(from, to, channel, incarnation); });

@@ -1,6 +1,7 @@
 #pragma once
 
-// Links between the sites as gateways see them: each pair has one connection with an ordered control and an ordered bulk channel per direction.
+// Links between the sites as gateways see them: each pair has an ordered control channel and two ordered bulk streams per direction, over which
+// frames are striped. Nothing orders one channel against another.
 // A blocked direction delays what is sent; blocked longer than the heartbeat timeout, the link goes down and everything under way is lost.
 // Both ends learn of it at their own time. When nothing is in the way any more it comes up again.
 
@@ -38,6 +39,7 @@ using Message = std::variant<sync::ProposalReceived, sync::WithdrawReceived, syn
 struct NetworkTimes {
   Duration delay_min = std::chrono::milliseconds(1);
   Duration delay_max = std::chrono::milliseconds(20);
+  Duration bulk_delay_max = std::chrono::milliseconds(20);
   Duration heartbeat_timeout = std::chrono::milliseconds(150);
   Duration reconnect_max = std::chrono::milliseconds(200);
 };
@@ -64,8 +66,7 @@ class Network {
   void slow_down(Node node, int factor);  // delays of everything from and to it
 
  private:
-  static constexpr int kControl = 0;
-  static constexpr int kBulk = 1;
+  static constexpr int kChannels = 3;  // control, then the bulk streams
 
   struct Channel {
     std::deque<Message> under_way;
@@ -77,7 +78,7 @@ class Network {
     TimePoint up_at{};
     bool is_blocked = false;
     std::uint64_t blocks = 0;  // counts changes of is_blocked
-    std::array<Channel, 2> channels;
+    std::array<Channel, kChannels> channels;
   };
   struct Link {
     bool is_up = false;
@@ -93,7 +94,7 @@ class Network {
   void take_down(Node a, Node b, const std::string& reason);
   void notice_down(Node node, Node peer, const std::string& reason);
   void deliver(Node from, Node to, int channel, std::uint64_t incarnation);
-  [[nodiscard]] Duration delay(Node from, Node to);
+  [[nodiscard]] Duration delay(Node from, Node to, int channel);
 
   EventQueue& queue_;
   Random& random_;

@@ -202,12 +202,14 @@ void SimSite::combine(const sync::CombineChunk& action) {
 }
 
 void SimSite::store_update(const UpdateFrame& frame) {
+  auto& chunks = disk_.updates[{frame.key, frame.counted.bits}];
+  if (chunks.contains(frame.chunk)) return;
   std::int64_t value = frame.value;
   if (std::exchange(corrupts_next_, false)) {
     world_.note(fmt::format("FAULT: site {} corrupts chunk {}", id_, frame.chunk));
     value += 1 + static_cast<std::int64_t>(world_.random().below(1U << 30));  // two corruptions are not alike
   }
-  disk_.updates[{frame.key, frame.counted.bits}][frame.chunk] = value;
+  chunks[frame.chunk] = value;
   last_updates_[{frame.key, 0}][frame.chunk] = value;
   feed(sync::UpdateStored{frame.key.epoch, frame.key.round, frame.counted, frame.chunk, frame_digest(value)});
 }

@@ -225,10 +225,33 @@ std::size_t World::sites_in_step() const {
   }));
 }
 
+// A dead site costs the others at most one deadline and one more attempt, and no round.
+void World::run_one_death() {
+  run_for(milliseconds(900) + random_.between(milliseconds(0), milliseconds(1500)));
+  const std::size_t victim = random_.between(config_.has_outside_store ? 0 : 1, config_.sites - 1);
+  note(fmt::format("FAULT: site {} dies and stays away", victim));
+  const RoundId before = register_value_.committed_round;
+  const std::uint64_t aborts = checker_.aborts();
+  sites_[victim]->stop_gateway();
+  sites_[victim]->stop_agents();
+  const Duration limit = config_.compute_max + config_.open_grace + config_.deadline + 2 * config_.commit_deadline +
+                         config_.network.heartbeat_timeout + milliseconds(500) * static_cast<int>(config_.sites) * (config_.has_outside_store ? 1 : 0) +
+                         16 * config_.network.delay_max;
+  const bool is_going_on = run_until([&] { return register_value_.committed_round > before; }, limit);
+  if (checker_.violation()) return;
+  if (!is_going_on) checker_.fail(fmt::format("I6: a dead site stopped the others: {}", text_of(register_value_)));
+  if (checker_.aborts() != aborts) checker_.fail(fmt::format("I6: a dead site cost a round: {}", text_of(register_value_)));
+}
+
 std::optional<std::string> World::run() {
   start();
-  schedule_faults();
-  run_for(config_.faulty_time + milliseconds(1000));  // crashed processes come back within the second
+  if (config_.is_one_death) {
+    run_one_death();
+    if (checker_.violation()) return checker_.violation();
+  } else {
+    schedule_faults();
+    run_for(config_.faulty_time + milliseconds(1000));  // crashed processes come back within the second
+  }
   heal();
   // The links come up again, one catch-up may start; from then on two round times.
   run_for(config_.network.heartbeat_timeout + config_.network.reconnect_max + milliseconds(600));

@@ -64,7 +64,7 @@ class World {
   void crash_gateway(std::size_t index);
   void crash_agents(std::size_t index);
   void partition();
-  void check_liveness(RoundId committed_before);
+  void run_one_death();
 
   SimConfig config_;
   EventQueue queue_;
