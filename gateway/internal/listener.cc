@@ -1,74 +1,32 @@
 #include "gateway/internal/listener.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
-#include <fmt/format.h>
-
-#include "base/log.h"
 #include "gateway/limits.h"
 
 namespace sluice::gateway::internal {
 
 Listener::Listener(asio::io_context& context, UniqueFd socket, ListenerLimits limits, Callbacks callbacks)
     : context_(context),
-      socket_(std::move(socket)),
+      accept_loop_(std::make_shared<AcceptLoop>(context, std::move(socket))),
       limits_(limits),
       callbacks_(std::move(callbacks)),
-      pause_(context),
       handshake_tokens_(static_cast<double>(limits.handshakes_per_second)),
       tokens_at_(Clock::now()) {}
 
 void Listener::start() {
-  readiness_.emplace(context_, socket_.get());
-  wait_connection();
+  accept_loop_->start([weak = weak_from_this()](UniqueFd fd) {
+    const auto self = weak.lock();
+    if (self && !self->is_stopped_) self->open_connection(std::move(fd));
+  });
 }
 
 void Listener::stop() {
   is_stopped_ = true;
-  pause_.cancel();
-  readiness_.reset();
-  socket_.reset(-1);
+  accept_loop_->stop();
   for (const auto& opening : openings_) opening->cancel();
   openings_.clear();
   callbacks_ = Callbacks{};
-}
-
-void Listener::wait_connection() {
-  readiness_->wait_read([self = shared_from_this()](const asio::error_code&) {
-    if (!self->is_stopped_) self->accept_some();
-  });
-}
-
-void Listener::accept_some() {
-  // Bounded, so that a flood does not keep the handshakes and control connections of this thread waiting.
-  constexpr int kAcceptsInARow = 16;
-  for (int count = 0; count < kAcceptsInARow; ++count) {
-    UniqueFd fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd.is_open()) {
-      open_connection(std::move(fd));
-      continue;
-    }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return pause_accepting(errno);
-    // Everything else concerns the one connection that was about to be accepted, which is gone.
-  }
-  wait_connection();
-}
-
-void Listener::pause_accepting(int error_number) {
-  const TimePoint now = Clock::now();
-  if (now - pause_logged_at_ > std::chrono::seconds(1)) {
-    pause_logged_at_ = now;
-    log_warning("link", "cannot accept connections for the moment: {}", std::strerror(error_number));
-  }
-  pause_.expires_after(kAcceptPause);
-  pause_.async_wait([self = shared_from_this()](const asio::error_code&) {
-    if (!self->is_stopped_) self->wait_connection();
-  });
 }
 
 void Listener::open_connection(UniqueFd fd) {

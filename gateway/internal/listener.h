@@ -1,23 +1,21 @@
 #pragma once
 
 // Accepts TCP connections and opens them (internal/opening.h) under limits: connections that are not authenticated yet, in all and for each
-// address, and TLS handshakes a second. When the process has no descriptors left it pauses instead of spinning.
+// address, and TLS handshakes a second.
 // Threads: everything on the thread of `context`, callbacks too. Shared ownership: pending handlers keep it alive until stop().
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_set>
 
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "base/clock.h"
+#include "gateway/internal/accept_loop.h"
 #include "gateway/internal/opening.h"
-#include "gateway/internal/readiness.h"
 #include "gateway/internal/unique_fd.h"
 
 namespace sluice::gateway::internal {
@@ -43,24 +41,18 @@ class Listener : public std::enable_shared_from_this<Listener> {
   void stop();
 
  private:
-  void wait_connection();
-  void accept_some();
-  void pause_accepting(int error_number);
   void open_connection(UniqueFd fd);
   bool take_handshake();
   void forget(const std::shared_ptr<Opening>& opening, const std::string& address);
 
   asio::io_context& context_;
-  UniqueFd socket_;
+  std::shared_ptr<AcceptLoop> accept_loop_;
   ListenerLimits limits_;
   Callbacks callbacks_;
-  std::optional<Readiness> readiness_;
-  asio::steady_timer pause_;
   std::unordered_set<std::shared_ptr<Opening>> openings_;
   std::map<std::string, std::uint32_t> openings_by_address_;
   double handshake_tokens_;
   TimePoint tokens_at_;
-  TimePoint pause_logged_at_;
   bool is_stopped_ = false;
 };
 

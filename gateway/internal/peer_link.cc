@@ -28,22 +28,6 @@ bool is_for_a_person(ErrorCode code) {
 
 }  // namespace
 
-void StreamCount::add() {
-  const std::lock_guard lock(mutex_);
-  ++count_;
-}
-
-void StreamCount::remove() {
-  const std::lock_guard lock(mutex_);
-  --count_;
-  changed_.notify_all();
-}
-
-void StreamCount::wait_for_none(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [this] { return count_ == 0; });
-}
-
 LinkContext::LinkContext(asio::io_context& gateway_loop, PeerLinksConfig links_config, std::shared_ptr<const TlsContext> tls_context,
                          PeerLinks::Callbacks links_callbacks)
     : loop(gateway_loop),

@@ -3,12 +3,10 @@
 // The link to one peer site, as the loop sees it: its connections, the queue of frames, and when to dial again.
 // Threads: everything on the loop. Shared ownership, so that events still on their way find it gone rather than destroyed.
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -22,22 +20,10 @@
 #include "gateway/internal/opening.h"
 #include "gateway/internal/peer_stream.h"
 #include "gateway/internal/rate_limiter.h"
+#include "gateway/internal/stream_count.h"
 #include "gateway/peer_links.h"
 
 namespace sluice::gateway::internal {
-
-// Counts the streams that live, so that stop() can wait for their goodbyes. Any thread.
-class StreamCount {
- public:
-  void add();
-  void remove();
-  void wait_for_none(std::chrono::milliseconds limit);
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::size_t count_ = 0;
-};
 
 // What the links of a gateway share. Lives as long as they do; on the loop, unless a member says otherwise.
 struct LinkContext {

@@ -20,7 +20,9 @@ PeerStream::PeerStream(asio::io_context& context, std::unique_ptr<Channel> chann
     : RecordStream(context, std::move(channel), config.index != 0, config.limiter),
       config_(std::move(config)),
       events_(std::move(events)),
-      heartbeat_timer_(context) {}
+      heartbeat_timer_(context) {
+  set_delivery_bytes_max(config_.delivery_bytes_max);
+}
 
 void PeerStream::post_send(OutgoingRecord record) {
   asio::post(context(), [self = shared_from_this(), this, record = std::move(record)]() mutable {
@@ -90,27 +92,6 @@ void PeerStream::on_heartbeat(const wire::Heartbeat& heartbeat) {
   const std::uint64_t now_us = to_us(Clock::now());
   if (heartbeat.sent_us() > now_us || heartbeat.sequence() > heartbeat_sequence_) return;  // not an echo of ours
   events_.rtt(std::chrono::microseconds(now_us - heartbeat.sent_us()));
-}
-
-void PeerStream::deliver(std::size_t bytes) {
-  const std::size_t waiting = delivering_.bytes.fetch_add(bytes) + bytes;
-  if (waiting <= config_.delivery_bytes_max || is_paused_.exchange(true)) return;
-  pause_reading(true);
-  // The loop may have taken everything between the two steps above, and would not come again.
-  if (delivering_.bytes.load() <= config_.delivery_bytes_max / 2) resume_later();
-}
-
-void PeerStream::on_taken(std::size_t bytes) {
-  const std::size_t waiting = delivering_.bytes.fetch_sub(bytes) - bytes;
-  if (waiting > config_.delivery_bytes_max / 2 || !is_paused_.load()) return;
-  resume_later();
-}
-
-void PeerStream::resume_later() {
-  asio::post(context(), [self = shared_from_this(), this] {
-    is_paused_.store(false);
-    pause_reading(false);
-  });
 }
 
 void PeerStream::on_record(ParsedRecord&& record) {

@@ -27,11 +27,6 @@ struct LinkLife {
   }
 };
 
-// Bytes handed to the loop and not yet taken by it. Any thread.
-struct DeliveryMeter {
-  std::atomic<std::size_t> bytes{0};
-};
-
 struct PeerStreamEvents {
   std::function<void(wire::PeerMessage)> control;
   std::function<void(FrameRecord)> frame;
@@ -60,8 +55,6 @@ class PeerStream final : public RecordStream {
   void post_finish(Error reason, std::optional<wire::PeerMessage> goodbye);
   void post_close(Error reason);
   void post_break_off();
-  // The loop has taken this many bytes of what was delivered.
-  void on_taken(std::size_t bytes);
 
  private:
   void on_open() override;
@@ -72,8 +65,6 @@ class PeerStream final : public RecordStream {
 
   void on_control(wire::PeerMessage&& message);
   void on_heartbeat(const wire::Heartbeat& heartbeat);
-  void deliver(std::size_t bytes);
-  void resume_later();
   void beat();
   [[nodiscard]] bool is_control() const { return config_.index == 0; }
 
@@ -85,8 +76,6 @@ class PeerStream final : public RecordStream {
   std::uint64_t frames_received_ = 0;
   std::uint64_t frames_acknowledged_ = 0;
   std::uint64_t peer_acknowledged_ = 0;
-  DeliveryMeter delivering_;
-  std::atomic<bool> is_paused_{false};
 };
 
 }  // namespace sluice::gateway::internal

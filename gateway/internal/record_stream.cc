@@ -1,6 +1,8 @@
 #include "gateway/internal/record_stream.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include <asio/post.hpp>
 #include <google/protobuf/message_lite.h>
@@ -80,6 +82,25 @@ void RecordStream::pause_reading(bool paused) {
   if (!paused) read_turn();
 }
 
+void RecordStream::deliver(std::size_t bytes) {
+  const std::size_t waiting = delivering_bytes_.fetch_add(bytes) + bytes;
+  if (waiting <= delivery_bytes_max_ || delivery_paused_.exchange(true)) return;
+  // The loop may have taken everything between the two steps above, and would not come again.
+  if (delivering_bytes_.load() <= delivery_bytes_max_ / 2) resume_later();
+}
+
+void RecordStream::on_taken(std::size_t bytes) {
+  const std::size_t waiting = delivering_bytes_.fetch_sub(bytes) - bytes;
+  if (waiting <= delivery_bytes_max_ / 2 && delivery_paused_.load()) resume_later();
+}
+
+void RecordStream::resume_later() {
+  asio::post(context_, [self = shared_from_this()] {
+    self->delivery_paused_.store(false);
+    self->read_turn();
+  });
+}
+
 void RecordStream::close(Error reason) {
   if (is_closed_) return;
   is_closed_ = true;
@@ -98,6 +119,8 @@ void RecordStream::finish(Error reason) {
   finish_reason_ = std::move(reason);
   is_finishing_ = true;
   reading_paused_ = false;
+  delivery_bytes_max_ = std::numeric_limits<std::size_t>::max();
+  delivery_paused_.store(false);
   finish_timer_.expires_after(kFarewellTimeout);
   finish_timer_.async_wait([self = shared_from_this()](const asio::error_code& error) {
     if (!error) self->close(self->finish_reason_);
@@ -161,11 +184,11 @@ void RecordStream::read_turn() {
   const TimePoint now = Clock::now();
   std::size_t budget = kTurnBytes;
   const auto keep = shared_from_this();
-  while (!reading_paused_ && budget > 0) {
+  while (!is_reading_paused() && budget > 0) {
     if (!read_some(now, budget)) return;
   }
   if (budget < kTurnBytes) on_read_turn(now);
-  if (is_closed_ || reading_paused_) return;
+  if (is_closed_ || is_reading_paused()) return;
   read_waits_ = true;
   asio::post(context_, [keep] {
     if (keep->is_closed_) return;

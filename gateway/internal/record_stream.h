@@ -4,6 +4,7 @@
 // Threads: everything on the thread of `context`, which others reach by post. Shared ownership: pending waits keep the object alive until
 // close(). After close() no hook is called any more, except on_closed once.
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -48,6 +49,8 @@ class RecordStream : public std::enable_shared_from_this<RecordStream> {
   // Before everything that is not on its way yet: for small messages that must not wait for frames.
   void send_ahead(OutgoingRecord record);
   void pause_reading(bool paused);
+  // From any thread: the loop has taken this many bytes of what was counted by deliver().
+  void on_taken(std::size_t bytes);
   // Ends the connection at once.
   void close(Error reason);
   // Sends what is queued and the end mark, waits for the other side to close or for kFarewellTimeout, then closes. Input is thrown away.
@@ -70,7 +73,10 @@ class RecordStream : public std::enable_shared_from_this<RecordStream> {
   virtual void on_written(std::size_t /*frames*/, std::size_t /*bytes*/) {}
   virtual void on_closed(const Error& reason) = 0;
 
-  [[nodiscard]] Channel& channel() { return *channel_; }
+  // Counts bytes handed to the loop; while more than `delivery_bytes_max` of them wait there, nothing is read.
+  void deliver(std::size_t bytes);
+  void set_delivery_bytes_max(std::size_t bytes) { delivery_bytes_max_ = bytes; }
+  [[nodiscard]] bool is_reading_paused() const { return reading_paused_ || delivery_paused_.load(); }
   [[nodiscard]] bool is_finishing() const { return is_finishing_; }
   // Bytes of records that the channel does not have yet.
   [[nodiscard]] std::size_t unsent_bytes() const { return queue_bytes_; }
@@ -86,6 +92,7 @@ class RecordStream : public std::enable_shared_from_this<RecordStream> {
   void after_write(IoStep step);
   [[nodiscard]] std::size_t write_budget();
   void close_on_read(IoStep step);
+  void resume_later();
 
   asio::io_context& context_;
   std::unique_ptr<Channel> channel_;
@@ -104,7 +111,10 @@ class RecordStream : public std::enable_shared_from_this<RecordStream> {
   bool is_closed_ = false;
   bool is_finishing_ = false;
   bool end_appended_ = false;
-  bool reading_paused_ = false;
+  bool reading_paused_ = false;     // by request
+  std::size_t delivery_bytes_max_ = 0;
+  std::atomic<std::size_t> delivering_bytes_{0};
+  std::atomic<bool> delivery_paused_{false};
   bool read_waits_ = false;         // a wait or a posted turn is pending
   bool write_waits_ = false;
   bool limit_waits_ = false;        // for the rate limit; control messages still go
