@@ -60,7 +60,9 @@ Status ChunkSum::check_first(const FrameView& frame) {
 Status ChunkSum::check_next(const FrameView& frame) {
   const FrameHeader& header = frame.header;
   if (header.chunk != chunk_) return unexpected_frame(frame, fmt::format("the sum is of chunk {}", chunk_));
-  if (header.value_count != value_count_) return unexpected_frame(frame, fmt::format("{} values, {} expected", header.value_count, value_count_));
+  if (header.value_count != value_count_) {
+    return unexpected_frame(frame, fmt::format("{} values, {} expected", header.value_count, value_count_));
+  }
   if (header.element_type != element_type_) return unexpected_frame(frame, "another element type");
   if (is_grid(header.codec) != is_grid_) return unexpected_frame(frame, fmt::format("{} beside another family", codec_name(header.codec)));
   if (contributions_ + header.contributions > kContributionsMax) return unexpected_frame(frame, "too many contributions");
@@ -82,7 +84,9 @@ Status ChunkSum::add_grid(const FrameView& frame) {
   if (shift == 0) return add_frame_integers(frame, integers_);
   std::vector<std::int32_t> coarse(value_count_);
   SLUICE_CHECK_OK(decode_frame_integers(frame, coarse));
-  if (!scale_integers(coarse, shift, limit(frame.header.contributions))) return unexpected_frame(frame, "integers too large for the common step");
+  if (!scale_integers(coarse, shift, limit(frame.header.contributions))) {
+    return unexpected_frame(frame, "integers too large for the common step");
+  }
   for (std::size_t index = 0; index < coarse.size(); ++index) integers_[index] += coarse[index];
   return {};
 }

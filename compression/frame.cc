@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "base/hash.h"
+#include "compression/internal/frame_hash.h"
 #include "compression/internal/frame_layout.h"
 
 namespace sluice::compression {
@@ -149,7 +149,7 @@ Result<FrameView> parse_frame(ByteSpan bytes) {
   }
   if (bytes.size() > length) return bad_header(fmt::format("{} bytes after the frame", bytes.size() - length));
   const auto stated = load_le<std::uint64_t>(bytes.data() + length - kFrameTrailerBytes);
-  if (xxh3_64(bytes.first(length - kFrameTrailerBytes)) != stated) {
+  if (frame_hash(bytes.first(length - kFrameTrailerBytes)) != stated) {
     return fail(ErrorCode::kFrameHashMismatch, kOperation, fmt::format("chunk {}, {} bytes", header.chunk, length));
   }
   return FrameView{header, bytes.subspan(kFrameHeaderBytes, header.payload_bytes), bytes};

@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kOperation = "decode frame";
 
 Status bad_payload(const FrameView& frame, std::string_view reason) {
-  return fail(ErrorCode::kFrameBadPayload, kOperation, fmt::format("chunk {}, {}: {}", frame.header.chunk, codec_name(frame.header.codec), reason));
+  return fail(ErrorCode::kFrameBadPayload, kOperation,
+              fmt::format("chunk {}, {}: {}", frame.header.chunk, codec_name(frame.header.codec), reason));
 }
 
 bool decode_plain(const FrameView& frame, const GridSink& sink) {

@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "base/hash.h"
 #include "compression/frame_decoder.h"
 #include "compression/internal/chunk_sample.h"
 #include "compression/internal/dense_coder.h"
+#include "compression/internal/frame_hash.h"
 #include "compression/internal/frame_layout.h"
 #include "compression/internal/grid_value.h"
 #include "compression/internal/sparse_coder.h"
@@ -52,7 +52,7 @@ struct FrameEncoder::Impl {
     std::uint8_t* frame = payload - kFrameHeaderBytes;
     write_frame_header(header, frame);
     const std::size_t hashed = kFrameHeaderBytes + header.payload_bytes;
-    store_le(frame + hashed, xxh3_64(ByteSpan(frame, hashed)));
+    store_le(frame + hashed, frame_hash(ByteSpan(frame, hashed)));
     const ByteSpan bytes(frame, hashed + kFrameTrailerBytes);
     return EncodedFrame{bytes, EncodeStats{8 * bytes.size(), header.squared_error, header.nonzeros}};
   }
@@ -94,7 +94,7 @@ struct FrameEncoder::Impl {
     header.nonzeros = static_cast<std::uint32_t>(std::count_if(integers.begin(), integers.end(), [](std::int32_t q) { return q != 0; }));
     CodedPayload dense;
     dense.is_too_large = true;
-    if (!integers.empty()) dense = encode_dense(kernels, plan_dense(integers), source, integers.size(), workspace);
+    if (!integers.empty()) dense = encode_dense(kernels, plan_dense(kernels, integers), source, integers.size(), workspace);
     second.assign(dense.payload.begin(), dense.payload.end());
     const CodedPayload sparse = encode_sparse(kernels, source, integers.size(), workspace);
     const std::size_t plain_bytes = integers.size_bytes();
@@ -113,10 +113,10 @@ struct FrameEncoder::Impl {
     sample_integers(kernels, source, count, sample);
     const bool sparse = is_sparse_sample(sample);
     CodedPayload coded = sparse ? encode_sparse(kernels, source, count, workspace)
-                                : encode_dense(kernels, plan_dense(sample), source, count, workspace);
+                                : encode_dense(kernels, plan_dense(kernels, sample), source, count, workspace);
     if (coded.failed_value != 0) return non_finite(header.chunk, first_non_finite(source, coded.failed_value - 1, count));
-    const double unit = source.kind == SourceKind::kShortResidual ? static_cast<double>(source.step) * static_cast<double>(source.step) : 1.0;
-    header.squared_error += coded.squares * unit;
+    const double unit = source.kind == SourceKind::kShortResidual ? static_cast<double>(source.step) : 1.0;
+    header.squared_error += coded.squares * unit * unit;
     header.nonzeros = coded.nonzeros;
     if (!sparse && coded.is_too_large) {
       return finish_plain_integers(header, std::span<const std::int32_t>(workspace.integers).first(count));

@@ -4,12 +4,13 @@
 //
 // 64 lanes are two byte vectors, high and low. Coding a row: the lanes that must shed a byte are found by one byte compare, the bytes are
 // packed by vpcompressb and stored below the previous ones. The division by the frequency is done on even and odd lanes as 16-bit
-// words with a reciprocal; its remainder is corrected in byte arithmetic, which GridModel's choice of frequencies makes exact. Look-ups among
-// 256 entries are two vpermi2b and a blend. Decoding is the mirror image with vpexpandb. The error feedback of a row feeds the coder in
-// registers; prefetches 1024 values ahead let memory and arithmetic overlap (other distances and hints were slower).
+// words with a reciprocal; its remainder is corrected in byte arithmetic, which GridModel's choice of frequencies makes exact. Look-ups
+// among 256 entries are two vpermi2b and a blend. Decoding is the mirror image with vpexpandb. The error feedback of a row feeds the coder in
+// registers; prefetches 1024 values ahead let memory and arithmetic overlap.
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -37,14 +38,17 @@ struct RowVectors {
 // Saturates 64 integers to bytes, in order.
 HWY_INLINE __m512i pack_bytes(const RowVectors& row) {
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(row.q[0], row.q[1]), _mm512_packs_epi32(row.q[2], row.q[3])));
+  const __m512i low = _mm512_packs_epi32(row.q[0], row.q[1]);
+  const __m512i high = _mm512_packs_epi32(row.q[2], row.q[3]);
+  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
 }
 
 // Bytes of integers that are known to lie in 0 .. 255, in order.
 HWY_INLINE __m512i pack_unsigned_bytes(const RowVectors& row) {
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  return _mm512_permutexvar_epi32(order,
-                                  _mm512_packus_epi16(_mm512_packus_epi32(row.q[0], row.q[1]), _mm512_packus_epi32(row.q[2], row.q[3])));
+  const __m512i low = _mm512_packus_epi32(row.q[0], row.q[1]);
+  const __m512i high = _mm512_packus_epi32(row.q[2], row.q[3]);
+  return _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
 }
 
 // Table of 256 bytes.
@@ -527,8 +531,52 @@ void peek(const GridSource& source, std::size_t from, std::size_t count, std::in
   }
 }
 
+std::uint64_t total_magnitude(const std::int32_t* integers, std::size_t count) {
+  __m512i total = _mm512_setzero_si512();
+  for (std::size_t at = 0; at < count; at += 16) {
+    const __m512i magnitude = _mm512_abs_epi32(_mm512_loadu_si512(integers + at));
+    total = _mm512_add_epi64(total, _mm512_and_si512(magnitude, _mm512_set1_epi64(0xffffffff)));
+    total = _mm512_add_epi64(total, _mm512_srli_epi64(magnitude, 32));
+  }
+  return static_cast<std::uint64_t>(_mm512_reduce_add_epi64(total));
+}
+
+std::uint32_t count_byte(const std::int8_t* bytes, std::size_t count, int value) {
+  const __m512i wanted = _mm512_set1_epi8(static_cast<char>(value));
+  std::uint64_t total = 0;
+  for (std::size_t at = 0; at < count; at += kRowValues) {
+    total += static_cast<std::uint64_t>(_mm_popcnt_u64(_mm512_cmpeq_epi8_mask(_mm512_loadu_si512(bytes + at), wanted)));
+  }
+  return static_cast<std::uint32_t>(total);
+}
+
+// One pass per value over the integers as bytes, from 0 outward, ended where too few are left to matter.
+void count_values(const std::int32_t* integers, std::size_t count, std::uint32_t low_bits, std::uint32_t negligible, ValueCounts& counts) {
+  constexpr std::size_t kBlock = 4096;
+  alignas(64) std::int8_t bytes[kBlock];
+  counts.fill(0);
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t size = std::min(kBlock, count - first);
+    for (std::size_t at = 0; at < size; at += kRowValues) {
+      RowVectors row;
+      for (int v = 0; v < 4; ++v) {
+        row.q[v] = _mm512_srai_epi32(_mm512_loadu_si512(integers + first + at + 16 * static_cast<std::size_t>(v)), low_bits);
+      }
+      _mm512_store_si512(bytes + at, pack_bytes(row));
+    }
+    std::uint32_t left = static_cast<std::uint32_t>(size);
+    for (int value = 0; value <= kGridHalfWidthMax && (count > kBlock || left >= negligible); ++value) {
+      const std::uint32_t positive = count_byte(bytes, size, value);
+      const std::uint32_t negative = value == 0 ? 0 : count_byte(bytes, size, -value);
+      counts[static_cast<std::size_t>(kGridHalfWidthMax + value)] += positive;
+      if (value != 0) counts[static_cast<std::size_t>(kGridHalfWidthMax - value)] += negative;
+      left -= positive + negative;
+    }
+  }
+}
+
 const GridKernels& kernels() {
-  static constexpr GridKernels kTable{"avx512", encode_rows, decode_rows, select_rows, peek};
+  static constexpr GridKernels kTable{"avx512", encode_rows, decode_rows, select_rows, peek, total_magnitude, count_values};
   return kTable;
 }
 

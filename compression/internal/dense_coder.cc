@@ -18,10 +18,8 @@ constexpr double kMeanPerLowBit = 4.5;
 
 std::size_t rows_of(std::size_t count) { return (count + kRowValues - 1) / kRowValues; }
 
-std::uint32_t choose_low_bits(std::span<const std::int32_t> sample) {
-  std::uint64_t total = 0;
-  for (const std::int32_t integer : sample) total += static_cast<std::uint64_t>(integer < 0 ? -std::int64_t{integer} : integer);
-  const double mean = static_cast<double>(total) / static_cast<double>(sample.size());
+std::uint32_t choose_low_bits(std::uint64_t total_magnitude, std::size_t count) {
+  const double mean = static_cast<double>(total_magnitude) / static_cast<double>(count);
   std::uint32_t low_bits = 0;
   for (double rest = mean; rest > kMeanPerLowBit && low_bits < kGridLowBitsMax; rest *= 0.5) ++low_bits;
   return low_bits;
@@ -108,34 +106,44 @@ void make_symmetric(std::span<std::uint32_t> counts) {
 
 }  // namespace
 
-DensePlan plan_dense(std::span<const std::int32_t> sample) {
+DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> sample) {
   SLUICE_ASSERT(!sample.empty());
   DensePlan plan;
-  plan.low_bits = choose_low_bits(sample);
-  constexpr std::int32_t kWidth = kGridHalfWidthMax;
-  std::array<std::uint32_t, 2 * kWidth + 2> counts{};
-  for (const std::int32_t integer : sample) {
-    const std::int32_t high = integer >> plan.low_bits;
-    const auto symbol = static_cast<std::uint32_t>(high) + static_cast<std::uint32_t>(kWidth);
-    ++counts[std::min(symbol, static_cast<std::uint32_t>(2 * kWidth + 1))];
+  // Whole rows for the kernels; a short rest of a small chunk is added by hand.
+  const std::size_t whole = sample.size() / kRowValues * kRowValues;
+  std::array<std::int32_t, kRowValues> rest{};
+  std::copy(sample.begin() + static_cast<std::ptrdiff_t>(whole), sample.end(), rest.begin());
+  const std::uint64_t magnitude = kernels.total_magnitude(sample.data(), whole) + kernels.total_magnitude(rest.data(), kRowValues);
+  plan.low_bits = choose_low_bits(magnitude, sample.size());
+  // A pair of symbols that together would not fill two thirds of a slot is cheaper as escapes.
+  const auto smallest = static_cast<std::uint32_t>(sample.size() * 65 / (100 * kModelSlots)) + 1;
+  ValueCounts counts{};
+  kernels.count_values(sample.data(), whole, plan.low_bits, smallest, counts);
+  if (whole != sample.size()) {
+    for (std::size_t at = whole; at < sample.size(); ++at) {
+      const auto index = static_cast<std::uint32_t>((sample[at] >> plan.low_bits) + kGridHalfWidthMax);
+      if (index < counts.size()) ++counts[index];
+    }
+  }
+  constexpr std::size_t kZero = kGridHalfWidthMax;
+  std::uint32_t inside = counts[kZero];
+  std::size_t half_width = 1;
+  for (std::size_t value = 1; value <= kZero; ++value) {
+    const bool matters = sample.size() - inside >= smallest;
+    if (!matters) counts[kZero - value] = counts[kZero + value] = 0;
+    const std::uint32_t pair = counts[kZero - value] + counts[kZero + value];
+    inside += pair;
+    if (pair >= smallest) half_width = value;
   }
   make_symmetric(counts);
-  // A pair of symbols that together would not fill two thirds of a slot is cheaper as escapes.
-  const double smallest = 0.65 * static_cast<double>(sample.size()) / static_cast<double>(kModelSlots);
-  int half_width = kWidth;
-  while (half_width > 1 && static_cast<double>(counts[static_cast<std::size_t>(kWidth - half_width)] +
-                                               counts[static_cast<std::size_t>(kWidth + half_width)]) < smallest) {
-    --half_width;
+  std::array<std::uint32_t, kModelSymbolsMax> symbols{};
+  std::uint32_t coded = 0;
+  for (std::size_t symbol = 0; symbol <= 2 * half_width; ++symbol) {
+    symbols[symbol] = counts[kZero - half_width + symbol];
+    coded += symbols[symbol];
   }
-  std::array<std::uint32_t, 2 * kWidth + 2> used{};
-  std::uint32_t inside = 0;
-  for (int value = -half_width; value <= half_width; ++value) {
-    const std::uint32_t count = counts[static_cast<std::size_t>(value + kWidth)];
-    used[static_cast<std::size_t>(value + half_width)] = count;
-    inside += count;
-  }
-  used[static_cast<std::size_t>(2 * half_width) + 1] = static_cast<std::uint32_t>(sample.size()) - inside;
-  plan.model = GridModel::from_counts(std::span<const std::uint32_t>(used).first(static_cast<std::size_t>(2 * half_width) + 2), half_width);
+  symbols[2 * half_width + 1] = static_cast<std::uint32_t>(sample.size()) - coded;
+  plan.model = GridModel::from_counts(std::span<const std::uint32_t>(symbols).first(2 * half_width + 2), static_cast<int>(half_width));
   return plan;
 }
 

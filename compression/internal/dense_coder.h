@@ -43,7 +43,7 @@ struct CodedPayload {
 };
 
 // Model and low bits for integers like those of the sample. REQUIRES: sample not empty.
-DensePlan plan_dense(std::span<const std::int32_t> sample);
+DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> sample);
 
 // Codes `count` values of `source`. When a value is not finite, the rows already done are undone (undo_source).
 CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, const GridSource& source, std::size_t count,

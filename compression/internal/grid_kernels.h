@@ -84,6 +84,8 @@ struct SparseList {
   std::size_t count = 0;
 };
 
+using ValueCounts = std::array<std::uint32_t, 2 * kGridHalfWidthMax + 1>;
+
 struct GridKernels {
   const char* name = "";
   // Rows rows-1 .. 0. Returns 0 when all are done; otherwise 1 + the row that holds a value that is not finite: the rows above it
@@ -97,6 +99,12 @@ struct GridKernels {
                              SparseList& list) = nullptr;
   // Integers of `count` values from `from` on (both multiples of kRowValues), nothing changed: grid_sample_integer of each.
   void (*peek)(const GridSource& source, std::size_t from, std::size_t count, std::int32_t* integers) = nullptr;
+  // Sum of |integers|. REQUIRES: count a multiple of kRowValues, |integers| <= 2^29.
+  std::uint64_t (*total_magnitude)(const std::int32_t* integers, std::size_t count) = nullptr;
+  // Counts of integers >> low_bits: value v at counts[v + kGridHalfWidthMax]. Same requirements. May leave out values +-v and beyond
+  // when fewer than `negligible` integers are that large.
+  void (*count_values)(const std::int32_t* integers, std::size_t count, std::uint32_t low_bits, std::uint32_t negligible,
+                       ValueCounts& counts) = nullptr;
 };
 
 // The integer of one escape symbol (without the low bits); false when the bits end or it is beyond the limit of the frame.
@@ -106,6 +114,8 @@ bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& inte
 const GridKernels& scalar_kernels();
 // The fastest table for this machine.
 const GridKernels& best_kernels();
+// True when this machine runs the AVX-512 table.
+bool has_avx512();
 // All tables that run on this machine, scalar first.
 std::vector<const GridKernels*> available_kernels();
 

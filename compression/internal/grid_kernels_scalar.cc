@@ -251,6 +251,24 @@ void peek(const GridSource& source, std::size_t from, std::size_t count, std::in
   }
 }
 
+std::uint64_t total_magnitude(const std::int32_t* integers, std::size_t count) {
+  std::uint64_t total = 0;
+  for (std::size_t at = 0; at < count; ++at) total += static_cast<std::uint64_t>(integers[at] < 0 ? -std::int64_t{integers[at]} : integers[at]);
+  return total;
+}
+
+void count_values(const std::int32_t* integers, std::size_t count, std::uint32_t low_bits, std::uint32_t, ValueCounts& counts) {
+  // Four tables, so that a run of equal values does not wait for its own counter. The last entry takes what is beyond.
+  std::array<std::array<std::uint32_t, 2 * kGridHalfWidthMax + 2>, 4> tables{};
+  for (std::size_t at = 0; at < count; ++at) {
+    const auto index = static_cast<std::uint32_t>((integers[at] >> low_bits) + kGridHalfWidthMax);
+    ++tables[at & 3U][std::min<std::uint32_t>(index, 2 * kGridHalfWidthMax + 1)];
+  }
+  for (std::size_t value = 0; value < counts.size(); ++value) {
+    counts[value] = tables[0][value] + tables[1][value] + tables[2][value] + tables[3][value];
+  }
+}
+
 }  // namespace
 
 bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& integer) {
@@ -266,7 +284,7 @@ bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& inte
 }
 
 const GridKernels& scalar_kernels() {
-  static constexpr GridKernels kTable{"scalar", encode_rows, decode_rows, select_rows, peek};
+  static constexpr GridKernels kTable{"scalar", encode_rows, decode_rows, select_rows, peek, total_magnitude, count_values};
   return kTable;
 }
 

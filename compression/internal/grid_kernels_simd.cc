@@ -6,8 +6,8 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compression/internal/grid_kernels_simd.cc"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 
 #if HWY_TARGET == HWY_AVX3_DL
 #include "compression/internal/avx512_kernels.h"
@@ -27,6 +27,14 @@ HWY_EXPORT(kernels);
 const GridKernels& best_kernels() {
   static const GridKernels& best = HWY_DYNAMIC_DISPATCH(kernels)();
   return best;
+}
+
+bool has_avx512() {
+#if (HWY_TARGETS & HWY_AVX3_DL)
+  return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0;
+#else
+  return false;
+#endif
 }
 
 std::vector<const GridKernels*> available_kernels() {

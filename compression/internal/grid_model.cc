@@ -103,31 +103,37 @@ bool GridModel::set_frequencies(std::span<const std::uint8_t> frequencies, int h
 }
 
 void GridModel::build_tables() {
+  // Counting sort of (ideal place, symbol, rank), the ideal places of f slots being (2 k + 1) / (2 f) of the way. Plain pointers: this
+  // runs once per frame and is a percent of its time.
+  std::uint16_t first[kModelSlots + 1] = {};
+  std::uint8_t key[kModelSlots];
   start.fill(0);
   reciprocal.fill(0);
-  // Counting sort of (ideal place, symbol, rank), the ideal places of f slots being (2 k + 1) / (2 f) of the way.
-  std::array<std::uint16_t, kModelSlots + 1> first{};
-  std::array<std::uint8_t, kModelSlots> key{};
   std::uint32_t at = 0;
   for (std::size_t symbol = 0; symbol < symbol_count(); ++symbol) {
     const std::uint32_t slots = frequency[symbol];
     start[symbol] = static_cast<std::uint8_t>(at);
     reciprocal[symbol] = static_cast<std::uint16_t>(slots == 1 ? 65535U : 65536U / slots);
-    // Places of one symbol from one division: 65536 / f is exact enough for 256 places up to ties, which a fixed rule must break,
-    // so the quotient itself is used.
+    // (2 k + 1) * 128 / f by one reciprocal: exact, the numerator being below 2^16 and f below 2^8.
+    const std::uint32_t scale = (1U << 24) / slots + 1;
     for (std::uint32_t rank = 0; rank < slots; ++rank, ++at) {
-      key[at] = static_cast<std::uint8_t>((2 * rank + 1) * 128U / slots);
-      ++first[key[at] + 1U];
+      const auto place = static_cast<std::uint32_t>((std::uint64_t{2 * rank + 1} * 128U * scale) >> 24);
+      key[at] = static_cast<std::uint8_t>(place);
+      ++first[place + 1];
     }
   }
-  for (std::size_t place = 0; place < kModelSlots; ++place) first[place + 1] = static_cast<std::uint16_t>(first[place + 1] + first[place]);
+  for (std::size_t place = 1; place < kModelSlots; ++place) first[place] = static_cast<std::uint16_t>(first[place] + first[place - 1]);
+  std::uint8_t* const slots_out = slot_of.data();
+  std::uint8_t* const symbols_out = symbol_of.data();
+  std::uint8_t* const ranks_out = rank_of.data();
   at = 0;
   for (std::size_t symbol = 0; symbol < symbol_count(); ++symbol) {
-    for (std::uint32_t rank = 0; rank < frequency[symbol]; ++rank, ++at) {
+    const std::uint32_t slots = frequency[symbol];
+    for (std::uint32_t rank = 0; rank < slots; ++rank, ++at) {
       const std::size_t slot = first[key[at]]++;
-      slot_of[at] = static_cast<std::uint8_t>(slot);
-      symbol_of[slot] = static_cast<std::uint8_t>(symbol);
-      rank_of[slot] = static_cast<std::uint8_t>(rank);
+      slots_out[at] = static_cast<std::uint8_t>(slot);
+      symbols_out[slot] = static_cast<std::uint8_t>(symbol);
+      ranks_out[slot] = static_cast<std::uint8_t>(rank);
     }
   }
 }

@@ -67,7 +67,7 @@ Coded encode_with(const GridKernels& kernels, SourceKind kind, Chunk chunk, floa
   kernels.peek(source, 0, sample.size(), sample.data());
   if (sample.empty()) sample.push_back(0);
   Coded coded;
-  coded.fields = sparse ? encode_sparse(kernels, source, count, workspace) : encode_dense(kernels, plan_dense(sample), source, count, workspace);
+  coded.fields = sparse ? encode_sparse(kernels, source, count, workspace) : encode_dense(kernels, plan_dense(kernels, sample), source, count, workspace);
   coded.payload.assign(coded.fields.payload.begin(), coded.fields.payload.end());
   coded.residual = chunk.residual;
   coded.short_residual = chunk.short_residual;
