@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/assert.h"
 #include "compression/frame_decoder.h"
@@ -24,6 +25,8 @@ int step_shift(float coarse, float fine) {
   return -1;
 }
 
+std::int32_t integer_bound(std::uint32_t contributions) { return static_cast<std::int32_t>(contributions) * kGridIntegerMax; }
+
 // Multiplies by 2^shift; false when an integer would leave its bound.
 bool scale_integers(std::span<std::int32_t> integers, int shift, std::int32_t limit) {
   const std::int32_t bound = limit >> shift;
@@ -41,6 +44,14 @@ void ChunkSum::reset() {
   value_count_ = 0;
   step_ = 0.0F;
   squared_error_ = 0.0;
+  bound_ = 0;
+  is_wide_ = false;
+}
+
+void ChunkSum::widen() {
+  if (is_wide_) return;
+  integers_.assign(narrow_.begin(), narrow_.end());
+  is_wide_ = true;
 }
 
 Status ChunkSum::check_first(const FrameView& frame) {
@@ -50,7 +61,7 @@ Status ChunkSum::check_first(const FrameView& frame) {
   step_ = frame.header.step;
   is_grid_ = is_grid(frame.header.codec);
   if (is_grid_) {
-    integers_.assign(value_count_, 0);
+    narrow_.assign(value_count_, 0);
   } else {
     values_.assign(value_count_, 0.0F);
   }
@@ -70,21 +81,30 @@ Status ChunkSum::check_next(const FrameView& frame) {
 }
 
 Status ChunkSum::add_grid(const FrameView& frame) {
-  int shift = 0;
-  const auto limit = [](std::uint32_t contributions) { return static_cast<std::int32_t>(contributions) * kGridIntegerMax; };
   if (frame.header.step < step_) {
     const int finer = step_shift(step_, frame.header.step);
     if (finer < 0) return unexpected_frame(frame, fmt::format("step {} beside {}", frame.header.step, step_));
-    if (!scale_integers(integers_, finer, limit(contributions_))) return unexpected_frame(frame, "integers too large for the finer step");
+    widen();
+    if (!scale_integers(integers_, finer, integer_bound(contributions_))) {
+      return unexpected_frame(frame, "integers too large for the finer step");
+    }
+    bound_ <<= finer;
     step_ = frame.header.step;
-  } else {
-    shift = step_shift(frame.header.step, step_);
+  } else if (frame.header.step > step_) {
+    const int shift = step_shift(frame.header.step, step_);
     if (shift < 0) return unexpected_frame(frame, fmt::format("step {} beside {}", frame.header.step, step_));
+    return add_shifted(frame, shift);
   }
-  if (shift == 0) return add_frame_integers(frame, integers_);
+  bound_ += (std::int64_t{1} << frame.header.magnitude_bits) - 1;
+  if (bound_ > std::numeric_limits<std::int16_t>::max()) widen();
+  return is_wide_ ? add_frame_integers(frame, std::span<std::int32_t>(integers_)) : add_frame_integers(frame, std::span<std::int16_t>(narrow_));
+}
+
+Status ChunkSum::add_shifted(const FrameView& frame, int shift) {
+  widen();
   std::vector<std::int32_t> coarse(value_count_);
   SLUICE_CHECK_OK(decode_frame_integers(frame, coarse));
-  if (!scale_integers(coarse, shift, limit(frame.header.contributions))) {
+  if (!scale_integers(coarse, shift, integer_bound(frame.header.contributions))) {
     return unexpected_frame(frame, "integers too large for the common step");
   }
   for (std::size_t index = 0; index < coarse.size(); ++index) integers_[index] += coarse[index];
@@ -99,14 +119,19 @@ Status ChunkSum::add(const FrameView& frame) {
   return {};
 }
 
-Status ChunkSum::encode(ByteVector& out) const {
+Result<EncodedFrame> ChunkSum::encode(FrameEncoder& encoder) const {
   SLUICE_ASSERT(contributions_ >= 1, "a sum of nothing");
   const auto contributions = static_cast<std::uint8_t>(contributions_);
-  if (is_grid_) {
-    SLUICE_CHECK_OK(encode_integer_frame(integers_, step_, contributions, squared_error_, chunk_, out, element_type_));
-    return {};
-  }
-  SLUICE_CHECK_OK(encode_value_frame(values_, contributions, squared_error_, chunk_, out, element_type_));
+  if (!is_grid_) return encoder.encode_values(values_, contributions, squared_error_, chunk_, element_type_);
+  if (is_wide_) return encoder.encode_integers(std::span<const std::int32_t>(integers_), step_, contributions, squared_error_, chunk_, element_type_);
+  return encoder.encode_integers(std::span<const std::int16_t>(narrow_), step_, contributions, squared_error_, chunk_, element_type_);
+}
+
+Status ChunkSum::encode(ByteVector& out) const {
+  out.clear();
+  thread_local FrameEncoder encoder;  // only scratch memory
+  SLUICE_TRY(const EncodedFrame frame, encode(encoder));
+  out.assign(frame.bytes.begin(), frame.bytes.end());
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "compression/frame.h"
+#include "compression/grid_codec.h"
 
 namespace sluice::compression {
 
@@ -29,6 +30,8 @@ class ChunkSum {
 
   // Codes the sum; `out` is replaced by the frame. REQUIRES: at least one contribution.
   Status encode(ByteVector& out) const;
+  // The same without a copy: the bytes lie in `encoder` until its next call.
+  Result<EncodedFrame> encode(FrameEncoder& encoder) const;
 
   [[nodiscard]] std::uint32_t contributions() const { return contributions_; }
   [[nodiscard]] std::uint32_t value_count() const { return value_count_; }
@@ -37,8 +40,14 @@ class ChunkSum {
   Status check_first(const FrameView& frame);
   Status check_next(const FrameView& frame);
   Status add_grid(const FrameView& frame);
+  Status add_shifted(const FrameView& frame, int shift);
+  void widen();
 
+  // Integers are int16 while the frames' own bounds guarantee that no sum leaves it (half the memory traffic), int32 from then on.
+  std::vector<std::int16_t> narrow_;
   std::vector<std::int32_t> integers_;
+  std::int64_t bound_ = 0;  // on |sum|
+  bool is_wide_ = false;
   std::vector<float> values_;
   ChunkId chunk_;
   ElementType element_type_ = ElementType::kFloat32;

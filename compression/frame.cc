@@ -41,6 +41,7 @@ Status check_model(const FrameHeader& header) {
   if (header.codec == Codec::kGridDense) {
     if (header.model_a < 1 || header.model_a > kGridHalfWidthMax) return bad_header(fmt::format("half width {}", header.model_a));
     if (header.model_b > kGridLowBitsMax) return bad_header(fmt::format("{} low bits", header.model_b));
+    if (((header.model_a + 1) << header.model_b) > (1 << header.magnitude_bits)) return bad_header("model wider than the magnitudes");
     if (header.model_c > 24) return bad_header(fmt::format("escape order {}", header.model_c));
     return {};
   }
@@ -64,6 +65,9 @@ Status check_fields(const FrameHeader& header) {
   if (header.nonzeros > header.value_count) return bad_header(fmt::format("{} of {} values not 0", header.nonzeros, header.value_count));
   if (is_grid(header.codec) ? !is_step_in_range(header.step) : std::bit_cast<std::uint32_t>(header.step) != 0) {
     return bad_header(fmt::format("step {}", header.step));
+  }
+  if (header.magnitude_bits > (is_grid(header.codec) ? kGridMagnitudeBitsMax : 0)) {
+    return bad_header(fmt::format("magnitudes of {} bits", header.magnitude_bits));
   }
   if (!(header.squared_error >= 0.0) || !(header.squared_error <= 0x1p300)) {
     return bad_header(fmt::format("squared error {}", header.squared_error));
@@ -96,9 +100,8 @@ Result<FrameHeader> parse_header(ByteSpan bytes) {
   header.model_a = reader.read<std::uint8_t>();
   header.model_b = reader.read<std::uint8_t>();
   header.model_c = reader.read<std::uint8_t>();
-  const auto reserved = reader.read<std::uint8_t>();
+  header.magnitude_bits = reader.read<std::uint8_t>();
   header.model_bytes = reader.read<std::uint32_t>();
-  if (reserved != 0) return bad_header("reserved byte is not 0");
   SLUICE_CHECK_OK(check_fields(header));
   return header;
 }
@@ -132,7 +135,7 @@ void write_frame_header(const FrameHeader& header, std::uint8_t* to) {
   to[40] = header.model_a;
   to[41] = header.model_b;
   to[42] = header.model_c;
-  to[43] = 0;
+  to[43] = header.magnitude_bits;
   store_le(to + 44, header.model_bytes);
 }
 

@@ -44,6 +44,7 @@ struct FrameHeader {
   std::uint8_t model_a = 0;         // dense: K; sparse: Rice parameter of the gaps
   std::uint8_t model_b = 0;         // dense: low bits; sparse: Rice parameter of the gaps between magnitudes >= 2
   std::uint8_t model_c = 0;         // dense: order of the escape code
+  std::uint8_t magnitude_bits = 0;  // grid codecs: every |q| < 2^magnitude_bits; decoders refuse what is larger
   std::uint32_t model_bytes = 0;    // dense: bytes of the escape section; sparse: bytes of the magnitude section
 };
 

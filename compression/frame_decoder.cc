@@ -21,7 +21,7 @@ Status bad_payload(const FrameView& frame, std::string_view reason) {
 }
 
 bool decode_plain(const FrameView& frame, const GridSink& sink) {
-  const std::int32_t limit = static_cast<std::int32_t>(frame.header.contributions) * kGridIntegerMax;
+  const std::int32_t limit = integer_limit_of(frame.header);
   for (std::size_t index = 0; index < frame.header.value_count; ++index) {
     const auto integer = load_le<std::int32_t>(frame.payload.data() + 4 * index);
     if (integer > limit || integer < -limit) return false;
@@ -89,25 +89,35 @@ Status decode_frame_add(const FrameView& frame, std::span<float> out, float scal
 
 namespace {
 
-Status decode_integers(const FrameView& frame, SinkKind kind, std::span<std::int32_t> out) {
-  check_size(frame, out.size());
+Status decode_integers(const FrameView& frame, const GridSink& sink, std::size_t size) {
+  check_size(frame, size);
   if (!is_grid(frame.header.codec)) {
     return fail(ErrorCode::kFrameUnexpected, kOperation, fmt::format("{} frames carry no integers", codec_name(frame.header.codec)));
   }
-  GridSink sink;
-  sink.kind = kind;
-  sink.integers32 = out.data();
   return decode_grid(frame, sink);
 }
 
 }  // namespace
 
 Status decode_frame_integers(const FrameView& frame, std::span<std::int32_t> out) {
-  return decode_integers(frame, SinkKind::kInteger32Set, out);
+  GridSink sink;
+  sink.kind = SinkKind::kInteger32Set;
+  sink.integers32 = out.data();
+  return decode_integers(frame, sink, out.size());
 }
 
 Status add_frame_integers(const FrameView& frame, std::span<std::int32_t> out) {
-  return decode_integers(frame, SinkKind::kInteger32Add, out);
+  GridSink sink;
+  sink.kind = SinkKind::kInteger32Add;
+  sink.integers32 = out.data();
+  return decode_integers(frame, sink, out.size());
+}
+
+Status add_frame_integers(const FrameView& frame, std::span<std::int16_t> out) {
+  GridSink sink;
+  sink.kind = SinkKind::kInteger16Add;
+  sink.integers16 = out.data();
+  return decode_integers(frame, sink, out.size());
 }
 
 }  // namespace sluice::compression

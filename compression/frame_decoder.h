@@ -25,5 +25,7 @@ Status decode_frame_integers(const FrameView& frame, std::span<std::int32_t> out
 
 // Adds them: out[i] += q[i]. REQUIRES: no sum leaves int32 (at most kContributionsMax contributions). Same errors.
 Status add_frame_integers(const FrameView& frame, std::span<std::int32_t> out);
+// REQUIRES: the bounds 2^magnitude_bits - 1 of all frames added stay below 32768 together; a frame beyond its own bound is refused.
+Status add_frame_integers(const FrameView& frame, std::span<std::int16_t> out);
 
 }  // namespace sluice::compression

@@ -36,7 +36,32 @@ Status check_step(float step) {
   return fail(ErrorCode::kInvalidArgument, kOperation, fmt::format("step {} is outside {} .. {}", step, kGridStepMin, kGridStepMax));
 }
 
+FrameHeader grid_header(std::size_t count, float step, ChunkId chunk, ElementType element_type) {
+  FrameHeader header;
+  header.element_type = element_type;
+  header.chunk = chunk;
+  header.value_count = static_cast<std::uint32_t>(count);
+  header.step = step;
+  return header;
+}
+
+GridSource short_source(std::span<const float> delta, float weight, std::span<std::int16_t> residual, float previous_step, float step) {
+  GridSource source;
+  source.kind = SourceKind::kShortResidual;
+  source.delta = delta.data();
+  source.weight = weight / step;
+  source.short_residual = residual.data();
+  source.short_scale = previous_step / step / kShortResidualUnits;
+  source.step = step;
+  return source;
+}
+
 float weighted_input(float weight, float delta, float residual) { return add(multiply(weight, delta), residual); }
+
+// Squares of int16 residuals are in units of the step.
+double error_unit(const GridSource& source) {
+  return source.kind == SourceKind::kShortResidual ? static_cast<double>(source.step) * static_cast<double>(source.step) : 1.0;
+}
 
 }  // namespace
 
@@ -70,6 +95,7 @@ struct FrameEncoder::Impl {
 
   EncodedFrame finish_plain_integers(FrameHeader header, std::span<const std::int32_t> integers) {
     header.codec = Codec::kGridPlain;
+    header.magnitude_bits = magnitude_bits_of(integers);
     std::uint8_t* to = plain_payload(integers.size_bytes());
     if (!integers.empty()) std::memcpy(to, integers.data(), integers.size_bytes());
     return finish_fixed(header, integers.size_bytes());
@@ -83,6 +109,7 @@ struct FrameEncoder::Impl {
     header.model_a = coded.model_a;
     header.model_b = coded.model_b;
     header.model_c = coded.model_c;
+    header.magnitude_bits = coded.magnitude_bits;
     header.model_bytes = coded.model_bytes;
     return finish(header, coded.begin);
   }
@@ -106,6 +133,19 @@ struct FrameEncoder::Impl {
     return finish_coded(header, Codec::kGridDense, dense);
   }
 
+  // Error feedback and coding of a chunk of any size.
+  Result<EncodedFrame> encode_feedback(FrameHeader header, const GridSource& source) {
+    const std::size_t count = header.value_count;
+    if (count > kSmallChunkValues) return encode_source(header, source);
+    std::vector<std::int32_t>& integers = workspace.integers;
+    integers.resize(std::max(integers.size(), count + kRowValues));  // room for the padded last row: never moves below
+    if (const std::size_t bad = first_non_finite(source, 0, count); bad < count) return non_finite(header.chunk, bad);
+    std::array<float, 16> squares{};
+    quantise_source(source, count, integers.data(), squares);
+    header.squared_error = sum_squares(squares) * error_unit(source);
+    return encode_small(header, std::span<const std::int32_t>(integers).first(count));
+  }
+
   // A whole chunk from its source, dense or sparse as a sample says.
   Result<EncodedFrame> encode_source(FrameHeader header, const GridSource& source) {
     const std::size_t count = header.value_count;
@@ -115,8 +155,7 @@ struct FrameEncoder::Impl {
     CodedPayload coded = sparse ? encode_sparse(kernels, source, count, workspace)
                                 : encode_dense(kernels, plan_dense(kernels, sample), source, count, workspace);
     if (coded.failed_value != 0) return non_finite(header.chunk, first_non_finite(source, coded.failed_value - 1, count));
-    const double unit = source.kind == SourceKind::kShortResidual ? static_cast<double>(source.step) : 1.0;
-    header.squared_error += coded.squares * unit * unit;
+    header.squared_error += coded.squares * error_unit(source);
     header.nonzeros = coded.nonzeros;
     if (!sparse && coded.is_too_large) {
       return finish_plain_integers(header, std::span<const std::int32_t>(workspace.integers).first(count));
@@ -145,11 +184,6 @@ Result<EncodedFrame> FrameEncoder::encode_grid(std::span<const float> delta, flo
                                                ChunkId chunk, ElementType element_type) {
   SLUICE_CHECK_OK(check_arguments(delta, weight, residual.size()));
   SLUICE_CHECK_OK(check_step(step));
-  FrameHeader header;
-  header.element_type = element_type;
-  header.chunk = chunk;
-  header.value_count = static_cast<std::uint32_t>(delta.size());
-  header.step = step;
   GridSource source;
   source.kind = SourceKind::kFloatResidual;
   source.delta = delta.data();
@@ -157,31 +191,44 @@ Result<EncodedFrame> FrameEncoder::encode_grid(std::span<const float> delta, flo
   source.residual = residual.data();
   source.step = step;
   source.inverse_step = 1.0F / step;
-  if (delta.size() > kSmallChunkValues) return impl_->encode_source(header, source);
-  std::vector<std::int32_t>& integers = impl_->workspace.integers;
-  integers.resize(std::max(integers.size(), delta.size() + kRowValues));  // room for the padded last row: never moves below
-  std::array<float, 16> squares{};
-  if (const std::size_t bad = first_non_finite(source, 0, delta.size()); bad < delta.size()) return non_finite(chunk, bad);
-  quantise_source(source, delta.size(), integers.data(), squares);
-  header.squared_error = sum_squares(squares);
-  return impl_->encode_small(header, std::span<const std::int32_t>(integers).first(delta.size()));
+  return impl_->encode_feedback(grid_header(delta.size(), step, chunk, element_type), source);
+}
+
+Result<EncodedFrame> FrameEncoder::encode_grid_short(std::span<const float> delta, float weight, std::span<std::int16_t> residual,
+                                                     float previous_step, float step, ChunkId chunk, ElementType element_type) {
+  SLUICE_CHECK_OK(check_arguments(delta, weight, residual.size()));
+  SLUICE_CHECK_OK(check_step(step));
+  SLUICE_CHECK_OK(check_step(previous_step));
+  return impl_->encode_feedback(grid_header(delta.size(), step, chunk, element_type),
+                                short_source(delta, weight, residual, previous_step, step));
 }
 
 Result<EncodedFrame> FrameEncoder::encode_integers(std::span<const std::int32_t> integers, float step, std::uint8_t contributions,
                                                    double squared_error, ChunkId chunk, ElementType element_type) {
   SLUICE_ASSERT(integers.size() <= kChunkValues && contributions >= 1 && contributions <= kContributionsMax);
   SLUICE_CHECK_OK(check_step(step));
-  FrameHeader header;
-  header.element_type = element_type;
-  header.chunk = chunk;
-  header.value_count = static_cast<std::uint32_t>(integers.size());
-  header.step = step;
+  FrameHeader header = grid_header(integers.size(), step, chunk, element_type);
   header.contributions = contributions;
   header.squared_error = squared_error;
   if (integers.size() <= kSmallChunkValues) return impl_->encode_small(header, integers);
   GridSource source;
   source.integers32 = integers.data();
   return impl_->encode_source(header, source);
+}
+
+Result<EncodedFrame> FrameEncoder::encode_integers(std::span<const std::int16_t> integers, float step, std::uint8_t contributions,
+                                                   double squared_error, ChunkId chunk, ElementType element_type) {
+  SLUICE_ASSERT(integers.size() <= kChunkValues && contributions >= 1 && contributions <= kContributionsMax);
+  SLUICE_CHECK_OK(check_step(step));
+  FrameHeader header = grid_header(integers.size(), step, chunk, element_type);
+  header.contributions = contributions;
+  header.squared_error = squared_error;
+  GridSource source;
+  source.kind = SourceKind::kIntegers16;
+  source.integers16 = integers.data();
+  if (integers.size() > kSmallChunkValues) return impl_->encode_source(header, source);
+  const std::vector<std::int32_t> wide(integers.begin(), integers.end());
+  return impl_->encode_small(header, wide);
 }
 
 Result<EncodedFrame> FrameEncoder::encode_raw(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
@@ -297,6 +344,19 @@ Status undo_frame(const FrameView& frame, std::span<const float> delta, float we
   for (std::size_t index = 0; index < delta.size(); ++index) {
     residual[index] = subtract(residual[index], multiply(weight, delta[index]));
   }
+  return {};
+}
+
+Status undo_frame_short(const FrameView& frame, std::span<const float> delta, float weight, std::span<std::int16_t> residual,
+                        float previous_step) {
+  SLUICE_ASSERT(delta.size() == residual.size());
+  SLUICE_CHECK_OK(check_step(previous_step));
+  if (frame.header.value_count != delta.size()) {
+    return fail(ErrorCode::kFrameUnexpected, "undo frame", fmt::format("{} values, {} expected", frame.header.value_count, delta.size()));
+  }
+  std::vector<std::int32_t> integers(delta.size());
+  SLUICE_CHECK_OK(decode_frame_integers(frame, integers));
+  undo_source(short_source(delta, weight, residual, previous_step, frame.header.step), 0, integers);
   return {};
 }
 

@@ -46,11 +46,18 @@ class FrameEncoder {
 
   Result<EncodedFrame> encode_grid(std::span<const float> delta, float weight, std::span<float> residual, float step, ChunkId chunk,
                                    ElementType element_type = ElementType::kFloat32);
+  // The same with an int16 residual, half the memory and faster: on entry in units of previous_step / 32768 (any valid step when
+  // all are 0), on return in units of step / 32768. What is beyond the grid is lost: int16 cannot keep it. A difference of up to
+  // step / 65536 per value and round is the price.
+  Result<EncodedFrame> encode_grid_short(std::span<const float> delta, float weight, std::span<std::int16_t> residual, float previous_step,
+                                         float step, ChunkId chunk, ElementType element_type = ElementType::kFloat32);
   Result<EncodedFrame> encode_raw(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
                                   ElementType element_type = ElementType::kFloat32);
   Result<EncodedFrame> encode_bf16(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
                                    ElementType element_type = ElementType::kFloat32);
   Result<EncodedFrame> encode_integers(std::span<const std::int32_t> integers, float step, std::uint8_t contributions, double squared_error,
+                                       ChunkId chunk, ElementType element_type = ElementType::kFloat32);
+  Result<EncodedFrame> encode_integers(std::span<const std::int16_t> integers, float step, std::uint8_t contributions, double squared_error,
                                        ChunkId chunk, ElementType element_type = ElementType::kFloat32);
   // fp32 values as RAW32, for sums. Errors: kNonFinite.
   Result<EncodedFrame> encode_values(std::span<const float> values, std::uint8_t contributions, double squared_error, ChunkId chunk,
@@ -78,6 +85,10 @@ Result<EncodeStats> encode_bf16_frame(std::span<const float> delta, float weight
 // The contribution `frame` (any codec) was discarded: gives back the residual from before its encoding, up to fp32 rounding:
 // residual = (residual + decoded) - weight * delta. REQUIRES: the same delta and weight as at encoding, sizes equal.
 Status undo_frame(const FrameView& frame, std::span<const float> delta, float weight, std::span<float> residual);
+
+// The same for an int16 residual, which returns to units of previous_step / 32768. Errors also kFrameUnexpected for RAW32 and BF16.
+Status undo_frame_short(const FrameView& frame, std::span<const float> delta, float weight, std::span<std::int16_t> residual,
+                        float previous_step);
 
 // Codes integers of a common grid losslessly (the sum of contributions). REQUIRES: |integers| <= contributions * kGridIntegerMax.
 Result<EncodeStats> encode_integer_frame(std::span<const std::int32_t> integers, float step, std::uint8_t contributions,

@@ -24,6 +24,9 @@ inline constexpr std::uint32_t kContributionsMax = 16;
 // kContributionsMax contributions stay below 2^29 and so fit an int32.
 inline constexpr std::int32_t kGridIntegerMax = 1 << 24;
 
+// Bits of the largest |q| of a sum of kContributionsMax contributions.
+inline constexpr int kGridMagnitudeBitsMax = 29;
+
 // Bounds of the quantiser step: 16384 squared errors of (step / 2)^2 summed in fp32 neither overflow nor lose their exponent.
 inline constexpr float kGridStepMin = 0x1p-56F;
 inline constexpr float kGridStepMax = 0x1p+56F;

@@ -460,41 +460,61 @@ bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows,
   return false;
 }
 
-// Positions and integers of one row's nonzeros are appended by compressing stores.
+constexpr std::array<std::uint8_t, 64> lane_bytes() {
+  std::array<std::uint8_t, 64> lanes{};
+  for (std::uint8_t lane = 0; lane < 64; ++lane) lanes[lane] = lane;
+  return lanes;
+}
+alignas(64) inline constexpr std::array<std::uint8_t, 64> kLaneBytes = lane_bytes();
+
+// Appends the nonzeros of a row with many or large integers.
+HWY_NOINLINE void append_row(const RowVectors& row, std::uint32_t first, SparseList& list) {
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (std::uint32_t v = 0; v < 4; ++v) {
+    const __mmask16 set = _mm512_test_epi32_mask(row.q[v], row.q[v]);
+    const __m512i positions = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<std::int32_t>(first + 16 * v)));
+    _mm512_storeu_si512(list.positions + list.count, _mm512_maskz_compress_epi32(set, positions));
+    _mm512_storeu_si512(list.integers + list.count, _mm512_maskz_compress_epi32(set, row.q[v]));
+    list.count += static_cast<std::size_t>(_mm_popcnt_u32(set));
+  }
+}
+
+// Positions and integers of the nonzeros are appended by compressing stores.
 template <SourceKind Kind>
 HWY_NOINLINE std::size_t select_rows_of(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares_out,
-                                        SparseList& list) {
+                                        SparseList& out) {
   RowSource<Kind> rows_source(source);
+  SparseList list = out;
   __m512 squares = _mm512_loadu_ps(squares_out.data());
-  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   std::size_t failed = 0;
   for (std::size_t row_index = 0; row_index < rows; ++row_index) {
     const std::size_t at = row_index * kRowValues;
     RowVectors row;
     rows_source.template prefetch<false>(at);
     rows_source.load(at, row);
-    const __m512i any = _mm512_or_si512(_mm512_or_si512(row.q[0], row.q[1]), _mm512_or_si512(row.q[2], row.q[3]));
-    if (_mm512_test_epi32_mask(any, any) != 0) {
-      // Unsigned, because the smallest int32, which stands for everything that does not fit, has no positive absolute value.
-      const __m512i large = _mm512_max_epu32(_mm512_max_epu32(_mm512_abs_epi32(row.q[0]), _mm512_abs_epi32(row.q[1])),
-                                             _mm512_max_epu32(_mm512_abs_epi32(row.q[2]), _mm512_abs_epi32(row.q[3])));
-      const bool beyond = _mm512_cmpgt_epu32_mask(large, _mm512_set1_epi32(kGridIntegerMax)) != 0;
-      if (beyond && !rows_source.settle(row)) {
+    __m512i bytes = pack_bytes(row);
+    const __mmask64 set = _mm512_test_epi8_mask(bytes, bytes);
+    const auto count = static_cast<std::size_t>(_mm_popcnt_u64(set));
+    const __mmask64 large = _mm512_cmpge_epu8_mask(_mm512_abs_epi8(bytes), _mm512_set1_epi8(127));
+    if (large != 0 || count > 16) [[unlikely]] {
+      if (large != 0 && !rows_source.settle(row)) {
         failed = row_index + 1;
         break;
       }
-      for (int v = 0; v < 4; ++v) {
-        const __mmask16 set = _mm512_test_epi32_mask(row.q[v], row.q[v]);
-        const auto first = base + static_cast<std::uint32_t>(at) + 16U * static_cast<std::uint32_t>(v);
-        const __m512i positions = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<std::int32_t>(first)));
-        _mm512_storeu_si512(list.positions + list.count, _mm512_maskz_compress_epi32(set, positions));
-        _mm512_storeu_si512(list.integers + list.count, _mm512_maskz_compress_epi32(set, row.q[v]));
-        list.count += static_cast<std::size_t>(_mm_popcnt_u32(set));
-      }
+      append_row(row, base + static_cast<std::uint32_t>(at), list);
+    } else {
+      // Without a branch on the count, which is a coin toss at the densities that matter: garbage behind the end is overwritten.
+      const __m128i lanes = _mm512_castsi512_si128(_mm512_maskz_compress_epi8(set, _mm512_load_si512(kLaneBytes.data())));
+      const __m128i values = _mm512_castsi512_si128(_mm512_maskz_compress_epi8(set, bytes));
+      const __m512i first = _mm512_set1_epi32(static_cast<std::int32_t>(base + static_cast<std::uint32_t>(at)));
+      _mm512_storeu_si512(list.positions + list.count, _mm512_add_epi32(_mm512_cvtepu8_epi32(lanes), first));
+      _mm512_storeu_si512(list.integers + list.count, _mm512_cvtepi8_epi32(values));
+      list.count += count;
     }
     rows_source.store_residual(at, row, squares);
   }
   _mm512_storeu_ps(squares_out.data(), squares);
+  out.count = list.count;
   return failed;
 }
 

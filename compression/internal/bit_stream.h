@@ -91,6 +91,24 @@ class BitReader {
     return 0;
   }
 
+  // A Rice code of `parameter` low bits and then a sign bit, which goes to `sign`. More than `limit` unary zeros is a failure.
+  std::uint32_t read_gap(unsigned parameter, std::uint32_t limit, std::uint64_t& sign) {
+    if (at_ + 64 <= bits_) [[likely]] {
+      const std::uint64_t bits = window();
+      const auto zeros = static_cast<unsigned>(std::countr_zero(bits | std::uint64_t{1} << 56));
+      if (zeros + parameter + 2 <= 56 && zeros <= limit) [[likely]] {
+        const std::uint64_t rest = bits >> (zeros + 1);
+        at_ += zeros + parameter + 2;
+        sign = (rest >> parameter) & 1U;
+        return (zeros << parameter) | static_cast<std::uint32_t>(rest & ((std::uint64_t{1} << parameter) - 1));
+      }
+    }
+    const std::uint32_t high = read_unary(limit);
+    const std::uint64_t rest = read(parameter + 1);
+    sign = rest >> parameter;
+    return high << parameter | static_cast<std::uint32_t>(rest & ((std::uint64_t{1} << parameter) - 1));
+  }
+
   std::uint32_t read_exp_golomb(unsigned order) {
     const std::uint32_t length = read_unary(30);
     const std::uint64_t high = (std::uint64_t{1} << length) + read(length) - 1;

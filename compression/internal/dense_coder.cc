@@ -1,6 +1,7 @@
 #include "compression/internal/dense_coder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/assert.h"
@@ -188,6 +189,8 @@ CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, con
   std::size_t escape_bits = 0;
   const std::size_t escape_bytes = write_escapes(escapes, plan.model.half_width(), coded.model_c, workspace.bits, escape_bits);
   coded.model_bytes = static_cast<std::uint32_t>(escape_bytes);
+  const auto inside = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint32_t>(plan.model.half_width())));
+  coded.magnitude_bits = static_cast<std::uint8_t>(std::max<std::uint32_t>(inside, magnitude_bits_of(escapes)) + plan.low_bits);
   std::uint8_t* to = state.out;
   const std::size_t front = plan.model.symbol_count() + escape_bytes + kStateBytes;
   if (front + static_cast<std::size_t>(frame_end - to) > 4 * count) {
@@ -233,7 +236,7 @@ bool decode_dense(const GridKernels& kernels, const FrameView& frame, const Grid
   state.low_bits = header.model_b;
   state.escapes = &escapes;
   state.escape_order = header.model_c;
-  state.integer_limit = static_cast<std::int32_t>(header.contributions) * kGridIntegerMax;
+  state.integer_limit = integer_limit_of(header);
   if (!kernels.decode_rows(model, sink, full_rows, state)) return false;
   if (full_rows != rows) {
     std::array<std::int32_t, kRowValues> tail{};
@@ -295,6 +298,17 @@ void undo_source(const GridSource& source, std::size_t first, std::span<const st
       source.short_residual[at] = undo_short_value(source.short_residual[at], integer, multiply(source.weight, source.delta[at]), source.short_scale);
     }
   }
+}
+
+std::uint8_t magnitude_bits_of(std::span<const std::int32_t> integers) {
+  std::uint32_t all = 0;
+  for (const std::int32_t integer : integers) all |= integer < 0 ? 0U - static_cast<std::uint32_t>(integer) : static_cast<std::uint32_t>(integer);
+  return static_cast<std::uint8_t>(std::bit_width(all));
+}
+
+std::int32_t integer_limit_of(const FrameHeader& header) {
+  const std::int32_t stated = static_cast<std::int32_t>((std::uint32_t{1} << header.magnitude_bits) - 1U);
+  return std::min(stated, static_cast<std::int32_t>(header.contributions) * kGridIntegerMax);
 }
 
 double sum_squares(const std::array<float, 16>& squares) {

@@ -36,6 +36,7 @@ struct CodedPayload {
   std::uint8_t model_a = 0;
   std::uint8_t model_b = 0;
   std::uint8_t model_c = 0;
+  std::uint8_t magnitude_bits = 0;
   std::uint32_t model_bytes = 0;
   bool is_too_large = false;      // nothing is gained over plain integers: they are in workspace.integers, the payload is empty
   double squares = 0.0;           // sum of squared residuals, in the source's unit
@@ -77,6 +78,12 @@ class TailRow {
 
 // residual = (residual + decoded) - input, for `integers` that begin at value `first` of the source. Integer sources: nothing.
 void undo_source(const GridSource& source, std::size_t first, std::span<const std::int32_t> integers);
+
+// Smallest b with every |integer| < 2^b.
+std::uint8_t magnitude_bits_of(std::span<const std::int32_t> integers);
+
+// Largest |q| that a frame may hold by its header.
+std::int32_t integer_limit_of(const FrameHeader& header);
 
 double sum_squares(const std::array<float, 16>& squares);
 

@@ -5,69 +5,10 @@
 
 #include "compression/internal/grid_kernels.h"
 #include "compression/internal/grid_value.h"
+#include "compression/internal/row_functions.h"
 
 namespace sluice::compression {
 namespace {
-
-using Row = std::array<std::int32_t, kRowValues>;
-
-// Each source quantises one row and updates its residual; false, with nothing changed, when a value is not finite.
-bool quantise_float_row(const GridSource& source, std::size_t row, Row& integers, std::array<float, 16>& squares) {
-  const float* delta = source.delta + row * kRowValues;
-  float* residual = source.residual + row * kRowValues;
-  std::array<float, kRowValues> input;
-  std::uint32_t bad = 0;
-  for (std::size_t j = 0; j < kRowValues; ++j) {
-    input[j] = add(multiply(source.weight, delta[j]), residual[j]);
-    bad |= is_non_finite(input[j]) ? 1U : 0U;
-  }
-  if (bad != 0) return false;
-  for (std::size_t j = 0; j < kRowValues; ++j) {
-    const Quantised value = quantise_value(input[j], source.step, source.inverse_step);
-    integers[j] = value.integer;
-    residual[j] = value.residual;
-    squares[j & 15U] = add(squares[j & 15U], multiply(value.residual, value.residual));
-  }
-  return true;
-}
-
-bool quantise_short_row(const GridSource& source, std::size_t row, Row& integers, std::array<float, 16>& squares) {
-  const float* delta = source.delta + row * kRowValues;
-  std::int16_t* residual = source.short_residual + row * kRowValues;
-  std::array<float, kRowValues> input;
-  std::uint32_t bad = 0;
-  for (std::size_t j = 0; j < kRowValues; ++j) {
-    input[j] = add(multiply(source.weight, delta[j]), multiply(source.short_scale, static_cast<float>(residual[j])));
-    bad |= is_non_finite(input[j]) ? 1U : 0U;
-  }
-  if (bad != 0) return false;
-  for (std::size_t j = 0; j < kRowValues; ++j) {
-    const ShortQuantised value = quantise_short_value(input[j]);
-    integers[j] = value.integer;
-    residual[j] = value.residual;
-    squares[j & 15U] = add(squares[j & 15U], multiply(value.rest, value.rest));
-  }
-  return true;
-}
-
-bool load_row(const GridSource& source, std::size_t row, Row& integers, std::array<float, 16>& squares) {
-  switch (source.kind) {
-    case SourceKind::kFloatResidual: return quantise_float_row(source, row, integers, squares);
-    case SourceKind::kShortResidual: return quantise_short_row(source, row, integers, squares);
-    case SourceKind::kIntegers16: std::copy_n(source.integers16 + row * kRowValues, kRowValues, integers.begin()); return true;
-    case SourceKind::kIntegers32: std::copy_n(source.integers32 + row * kRowValues, kRowValues, integers.begin()); return true;
-  }
-  return false;
-}
-
-void split_low_bits(Row& integers, std::uint32_t low_bits, std::uint8_t* planes) {
-  for (std::uint32_t bit = 0; bit < low_bits; ++bit) {
-    std::uint64_t plane = 0;
-    for (std::size_t j = 0; j < kRowValues; ++j) plane |= static_cast<std::uint64_t>((integers[j] >> bit) & 1) << j;
-    store_le(planes + std::size_t{8} * bit, plane);
-  }
-  for (auto& integer : integers) integer >>= low_bits;
-}
 
 // frequency | start << 8 | reciprocal << 16 of each symbol.
 std::array<std::uint32_t, kModelSymbolsMax> encode_entries(const GridModel& model) {
@@ -93,10 +34,14 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
   const auto entries = encode_entries(model);
   const auto half_width = static_cast<std::uint32_t>(model.half_width());
   const std::uint32_t escape = model.escape_symbol();
-  std::array<std::uint32_t, kRowValues> lanes;
+  const std::uint32_t* const entry_of = entries.data();
+  const std::uint8_t* const slot_of = model.slot_of.data();
+  std::uint32_t lanes[kRowValues];
   for (std::size_t j = 0; j < kRowValues; ++j) lanes[j] = static_cast<std::uint32_t>(state.high[j]) << 8 | state.low[j];
   std::uint8_t* out = state.out;
+  std::int32_t* escapes = state.escapes;
   Row integers;
+  const std::int32_t* const row_integers = integers.data();
   std::size_t failed_row = 0;
   for (std::size_t row = rows; row-- > 0;) {
     if (!load_row(source, row, integers, state.squares)) {
@@ -106,9 +51,9 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
     for (const std::int32_t integer : integers) state.nonzeros += integer != 0 ? 1U : 0U;
     if (state.low_bits != 0) split_low_bits(integers, state.low_bits, state.planes + std::size_t{8} * state.low_bits * row);
     for (std::size_t j = kRowValues; j-- > 0;) {
-      const std::uint32_t symbol = std::min(static_cast<std::uint32_t>(integers[j]) + half_width, escape);
-      if (symbol == escape) [[unlikely]] *--state.escapes = integers[j];
-      const std::uint32_t entry = entries[symbol];
+      const std::uint32_t symbol = std::min(static_cast<std::uint32_t>(row_integers[j]) + half_width, escape);
+      if (symbol == escape) [[unlikely]] *--escapes = row_integers[j];
+      const std::uint32_t entry = entry_of[symbol];
       const std::uint32_t frequency = entry & 255U;
       std::uint32_t x = lanes[j];
       const std::uint32_t emits = ((frequency << 8) - 1 - x) >> 31;
@@ -120,7 +65,7 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
       const std::uint32_t short_by_one = (frequency - 1 - rest) >> 31;
       quotient += short_by_one;
       rest -= frequency & (0U - short_by_one);
-      lanes[j] = quotient << 8 | model.slot_of[((entry >> 8) & 255U) + rest];
+      lanes[j] = quotient << 8 | slot_of[((entry >> 8) & 255U) + rest];
     }
   }
   for (std::size_t j = 0; j < kRowValues; ++j) {
@@ -128,43 +73,12 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
     state.low[j] = static_cast<std::uint8_t>(lanes[j]);
   }
   state.out = out;
+  state.escapes = escapes;
   return failed_row;
 }
 
-void join_low_bits(Row& integers, std::uint32_t low_bits, const std::uint8_t* planes) {
-  for (auto& integer : integers) integer = static_cast<std::int32_t>(static_cast<std::uint32_t>(integer) << low_bits);
-  for (std::uint32_t bit = 0; bit < low_bits; ++bit) {
-    const auto plane = load_le<std::uint64_t>(planes + std::size_t{8} * bit);
-    for (std::size_t j = 0; j < kRowValues; ++j) integers[j] |= static_cast<std::int32_t>((plane >> j) & 1U) << bit;
-  }
-}
-
-void store_row(const GridSink& sink, std::size_t row, const Row& integers) {
-  const std::size_t at = row * kRowValues;
-  switch (sink.kind) {
-    case SinkKind::kFloatSet:
-      for (std::size_t j = 0; j < kRowValues; ++j) sink.values[at + j] = grid_value(integers[j], sink.scaled_step);
-      break;
-    case SinkKind::kFloatAdd:
-      for (std::size_t j = 0; j < kRowValues; ++j) {
-        sink.values[at + j] = add(sink.values[at + j], grid_value(integers[j], sink.scaled_step));
-      }
-      break;
-    case SinkKind::kInteger16Add:
-      for (std::size_t j = 0; j < kRowValues; ++j) {
-        sink.integers16[at + j] = static_cast<std::int16_t>(sink.integers16[at + j] + integers[j]);
-      }
-      break;
-    case SinkKind::kInteger32Set: std::copy(integers.begin(), integers.end(), sink.integers32 + at); break;
-    case SinkKind::kInteger32Add:
-      for (std::size_t j = 0; j < kRowValues; ++j) sink.integers32[at + j] += integers[j];
-      break;
-  }
-}
-
 // One row of symbols. REQUIRES: 64 readable bytes at `in`.
-const std::uint8_t* decode_row(const std::array<std::uint32_t, kModelSlots>& entries, std::array<std::uint32_t, kRowValues>& lanes,
-                               const std::uint8_t* in, Row& symbols) {
+const std::uint8_t* decode_row(const std::uint32_t* entries, std::uint32_t* lanes, const std::uint8_t* in, std::int32_t* symbols) {
   for (std::size_t j = 0; j < kRowValues; ++j) {
     const std::uint32_t entry = entries[lanes[j] & 255U];
     std::uint32_t x = (entry & 255U) * (lanes[j] >> 8) + ((entry >> 8) & 255U);
@@ -177,39 +91,35 @@ const std::uint8_t* decode_row(const std::array<std::uint32_t, kModelSlots>& ent
   return in;
 }
 
-bool is_row_within(const Row& integers, std::int32_t limit) {
-  return std::all_of(integers.begin(), integers.end(), [limit](std::int32_t integer) { return integer <= limit && integer >= -limit; });
-}
-
 bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   const auto entries = decode_entries(model);
-  std::array<std::uint32_t, kRowValues> lanes;
+  std::uint32_t lanes[kRowValues];
   for (std::size_t j = 0; j < kRowValues; ++j) lanes[j] = static_cast<std::uint32_t>(state.high[j]) << 8 | state.low[j];
   const auto escape = static_cast<std::int32_t>(model.escape_symbol());
+  const std::int32_t half_width = model.half_width();
   Row integers;
   std::array<std::uint8_t, kRowValues> tail{};
   for (std::size_t row = 0; row < rows; ++row) {
     const auto left = static_cast<std::size_t>(state.in_end - state.in);
     if (left >= kRowValues) {
-      state.in = decode_row(entries, lanes, state.in, integers);
+      state.in = decode_row(entries.data(), lanes, state.in, integers.data());
     } else {
       tail.fill(0);
       std::copy_n(state.in, left, tail.begin());
-      const auto used = static_cast<std::size_t>(decode_row(entries, lanes, tail.data(), integers) - tail.data());
+      const auto used = static_cast<std::size_t>(decode_row(entries.data(), lanes, tail.data(), integers.data()) - tail.data());
       if (used > left) return false;
       state.in += used;
     }
-    bool escaped = false;
-    for (auto& integer : integers) {
-      if (integer != escape) {
-        integer -= model.half_width();
-        continue;
+    std::uint32_t escaped = 0;
+    for (const std::int32_t symbol : integers) escaped |= symbol == escape ? 1U : 0U;
+    for (auto& integer : integers) integer -= half_width;
+    if (escaped != 0) [[unlikely]] {
+      for (auto& integer : integers) {
+        if (integer == escape - half_width && !read_escape(state, half_width, integer)) return false;
       }
-      escaped = true;
-      if (!read_escape(state, model.half_width(), integer)) return false;
     }
     if (state.low_bits != 0) join_low_bits(integers, state.low_bits, state.planes + std::size_t{8} * state.low_bits * row);
-    if (escaped && !is_row_within(integers, state.integer_limit)) return false;
+    if (escaped != 0 && !is_row_within(integers, state.integer_limit)) return false;
     store_row(sink, row, integers);
   }
   for (std::size_t j = 0; j < kRowValues; ++j) {

@@ -11,6 +11,8 @@
 
 #if HWY_TARGET == HWY_AVX3_DL
 #include "compression/internal/avx512_kernels.h"
+#elif HWY_TARGET == HWY_AVX2
+#include "compression/internal/avx2_kernels.h"
 #else
 HWY_BEFORE_NAMESPACE();
 namespace sluice::compression::HWY_NAMESPACE {

@@ -79,6 +79,7 @@ CodedPayload encode_sparse_list(std::span<const std::uint32_t> positions, std::s
                                 EncodeWorkspace& workspace) {
   CodedPayload coded;
   coded.nonzeros = static_cast<std::uint32_t>(positions.size());
+  coded.magnitude_bits = magnitude_bits_of(integers);
   std::size_t magnitude_bits = 0;
   const std::size_t magnitude_bytes = write_magnitudes(integers, coded.model_b, magnitude_bits, workspace);
   coded.model_bytes = static_cast<std::uint32_t>(magnitude_bytes);
@@ -94,9 +95,15 @@ CodedPayload encode_sparse_list(std::span<const std::uint32_t> positions, std::s
   for (std::size_t index = 0; index < positions.size(); ++index) {
     const std::uint32_t gap = positions[index] - next;
     next = positions[index] + 1;
-    writer.write_unary(gap >> parameter);
-    const std::uint32_t sign = static_cast<std::uint32_t>(integers[index]) >> 31;
-    writer.write((gap & ((1U << parameter) - 1U)) | sign << parameter, parameter + 1);
+    const std::uint32_t zeros = gap >> parameter;
+    const std::uint64_t sign = static_cast<std::uint32_t>(integers[index]) >> 31;
+    const std::uint64_t rest = (gap & ((1U << parameter) - 1U)) | sign << parameter;
+    if (zeros < 32) [[likely]] {
+      writer.write((std::uint64_t{1} << zeros) | rest << (zeros + 1), zeros + parameter + 2);
+    } else {
+      writer.write_unary(zeros);
+      writer.write(rest, parameter + 1);
+    }
   }
   const std::size_t gap_bytes = writer.byte_count();
   std::memcpy(coded.begin + gap_bytes, workspace.bits.data(), magnitude_bytes);
@@ -134,6 +141,76 @@ CodedPayload encode_sparse(const GridKernels& kernels, const GridSource& source,
   return coded;
 }
 
+namespace {
+
+constexpr std::size_t kBlockValues = 128;
+
+// A block of decoded integers, delivered together so that the cache misses of their places overlap.
+struct Block {
+  std::array<std::uint32_t, kBlockValues> positions;
+  std::array<std::int32_t, kBlockValues> integers;
+};
+
+template <typename Number>
+void prefetch_block(const Number* values, const Block& block, std::size_t count) {
+  for (std::size_t index = 0; index < count; ++index) __builtin_prefetch(values + block.positions[index], 1);
+}
+
+// Positions and integers of the next `count` gaps. False when the bits end or a position leaves the chunk.
+bool read_block(BitReader& gaps, const FrameHeader& header, Magnitudes& magnitudes, std::size_t count, std::uint64_t& position, Block& block) {
+  const unsigned parameter = header.model_a;
+  const auto limit = static_cast<std::uint32_t>(integer_limit_of(header));
+  for (std::size_t index = 0; index < count; ++index) {
+    std::uint64_t rest = 0;
+    position += std::uint64_t{gaps.read_gap(parameter, header.value_count >> parameter, rest)};
+    if (position >= header.value_count || gaps.failed()) return false;
+    std::uint32_t magnitude = 1;
+    if (magnitudes.left != 0 && magnitudes.gap-- == 0) {
+      magnitude = magnitudes.reader.read_exp_golomb(0) + 2;
+      if (magnitudes.reader.failed()) return false;
+      if (--magnitudes.left != 0) magnitudes.next_gap();
+    }
+    if (magnitude > limit) return false;
+    const auto negative = 0U - static_cast<std::uint32_t>(rest);
+    block.positions[index] = static_cast<std::uint32_t>(position);
+    block.integers[index] = static_cast<std::int32_t>((magnitude ^ negative) - negative);
+    ++position;
+  }
+  return true;
+}
+
+void deliver_block(const GridSink& sink, const Block& block, std::size_t count) {
+  switch (sink.kind) {
+    case SinkKind::kFloatSet:
+      prefetch_block(sink.values, block, count);
+      for (std::size_t i = 0; i < count; ++i) sink.values[block.positions[i]] = grid_value(block.integers[i], sink.scaled_step);
+      break;
+    case SinkKind::kFloatAdd:
+      prefetch_block(sink.values, block, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        float& value = sink.values[block.positions[i]];
+        value = add(value, grid_value(block.integers[i], sink.scaled_step));
+      }
+      break;
+    case SinkKind::kInteger16Add:
+      prefetch_block(sink.integers16, block, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        std::int16_t& value = sink.integers16[block.positions[i]];
+        value = static_cast<std::int16_t>(value + block.integers[i]);
+      }
+      break;
+    case SinkKind::kInteger32Set:
+      for (std::size_t i = 0; i < count; ++i) sink.integers32[block.positions[i]] = block.integers[i];
+      break;
+    case SinkKind::kInteger32Add:
+      prefetch_block(sink.integers32, block, count);
+      for (std::size_t i = 0; i < count; ++i) sink.integers32[block.positions[i]] += block.integers[i];
+      break;
+  }
+}
+
+}  // namespace
+
 bool decode_sparse(const FrameView& frame, const GridSink& sink) {
   const FrameHeader& header = frame.header;
   if (header.model_bytes > frame.payload.size()) return false;
@@ -148,24 +225,13 @@ bool decode_sparse(const FrameView& frame, const GridSink& sink) {
     magnitudes.next_gap();
   }
   fill_zero(sink, header.value_count);
-  const std::uint32_t limit = static_cast<std::uint32_t>(kGridIntegerMax) * header.contributions;
-  const unsigned parameter = header.model_a;
   std::uint64_t position = 0;
-  for (std::uint32_t index = 0; index < header.nonzeros; ++index) {
-    position += std::uint64_t{gaps.read_unary(header.value_count >> parameter)} << parameter;
-    const std::uint64_t rest = gaps.read(parameter + 1);
-    position += rest & ((1U << parameter) - 1U);
-    if (gaps.failed() || position >= header.value_count) return false;
-    std::uint32_t magnitude = 1;
-    if (magnitudes.left != 0 && magnitudes.gap-- == 0) {
-      magnitude = magnitudes.reader.read_exp_golomb(0) + 2;
-      if (magnitudes.reader.failed() || magnitude > limit) return false;
-      if (--magnitudes.left != 0) magnitudes.next_gap();
-    }
-    const auto integer = static_cast<std::int32_t>(magnitude);
-    const std::int32_t signed_integer = (rest >> parameter) != 0 ? -integer : integer;
-    store_integers(sink, position, std::span<const std::int32_t>(&signed_integer, 1));
-    ++position;
+  Block block;
+  for (std::size_t left = header.nonzeros; left > 0;) {
+    const std::size_t count = std::min(left, kBlockValues);
+    if (!read_block(gaps, header, magnitudes, count, position, block)) return false;
+    deliver_block(sink, block, count);
+    left -= count;
   }
   return gaps.is_finished() && magnitudes.left == 0 && magnitudes.reader.is_finished();
 }

@@ -51,29 +51,25 @@ ByteVector changed(ByteVector frame, std::size_t at, Number number) {
   return frame;
 }
 
-TEST(Frame, BrokenFramesAreRefusedWithTheirCode) {
-  const ByteVector dense = good_frame(0.5F);
-  const ByteVector sparse = good_frame(9.0F);
-  const ByteVector raw = good_fixed(true);
-  const ByteVector half = good_fixed(false);
-  ASSERT_EQ(parse_frame(dense)->header.codec, Codec::kGridDense);
-  ASSERT_EQ(parse_frame(sparse)->header.codec, Codec::kGridSparse);
-  const auto u8 = [](unsigned value) { return static_cast<std::uint8_t>(value); };
-  const auto u32 = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
+struct BrokenFrame {
+  ByteVector frame;
+  ErrorCode code;
+};
+
+std::uint8_t u8(unsigned value) { return static_cast<std::uint8_t>(value); }
+std::uint32_t u32(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+
+constexpr ErrorCode bad = ErrorCode::kFrameBadHeader;
+constexpr ErrorCode payload = ErrorCode::kFrameBadPayload;
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<BrokenFrame> broken_shapes(const ByteVector& dense) {
   const FrameHeader head = parse_frame(dense)->header;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const double nan64 = std::numeric_limits<double>::quiet_NaN();
   ByteVector longer = dense;
   longer.push_back(0);
   ByteVector wrong_hash = dense;
   wrong_hash.back() ^= 1;
-  struct Case {
-    ByteVector frame;
-    ErrorCode code;
-  };
-  const auto bad = ErrorCode::kFrameBadHeader;
-  const auto payload = ErrorCode::kFrameBadPayload;
-  const std::vector<Case> cases{
+  return {
       {{}, ErrorCode::kFrameTruncated},
       {ByteVector(47, 0), ErrorCode::kFrameTruncated},
       {ByteVector(100, 0), ErrorCode::kFrameBadMagic},
@@ -104,6 +100,13 @@ TEST(Frame, BrokenFramesAreRefusedWithTheirCode) {
       {changed(dense, 20, u32(head.payload_bytes + 1)), ErrorCode::kFrameTruncated},
       {changed(dense, 20, u32(0xffffffff)), bad},
       {changed(dense, 24, u32(0)), bad},
+  };
+}
+
+std::vector<BrokenFrame> broken_models(const ByteVector& dense) {
+  const FrameHeader head = parse_frame(dense)->header;
+  constexpr double nan64 = std::numeric_limits<double>::quiet_NaN();
+  return {
       {changed(dense, 24, u32(head.payload_bytes * 8 + 1)), bad},
       {changed(dense, 28, u32(head.value_count + 1)), bad},
       {changed(dense, 32, -1.0), bad},
@@ -113,7 +116,7 @@ TEST(Frame, BrokenFramesAreRefusedWithTheirCode) {
       {changed(dense, 40, u8(16)), bad},
       {changed(dense, 40, u8(head.model_a - 1)), payload},
       {changed(dense, 41, u8(17)), bad},
-      {changed(dense, 41, u8(1)), payload},
+      {changed(dense, 41, u8(1)), bad},  // wider than the stated bound on magnitudes
       {changed(dense, 42, u8(25)), bad},
       {changed(dense, 42, u8(head.model_c + 1)), payload},
       {changed(dense, 43, u8(1)), bad},
@@ -121,6 +124,15 @@ TEST(Frame, BrokenFramesAreRefusedWithTheirCode) {
       {changed(dense, 44, u32(head.model_bytes + 1)), payload},
       {changed(dense, 48, u8(0)), payload},    // frequency 0
       {changed(dense, 48, u8(255)), payload},  // frequencies do not add up
+  };
+}
+
+std::vector<BrokenFrame> broken_other_codecs() {
+  const ByteVector sparse = good_frame(9.0F);
+  const ByteVector raw = good_fixed(true);
+  const ByteVector half = good_fixed(false);
+  EXPECT_EQ(parse_frame(sparse)->header.codec, Codec::kGridSparse);
+  return {
       {changed(sparse, 28, u32(parse_frame(sparse)->header.nonzeros + 1)), payload},
       {changed(sparse, 28, u32(parse_frame(sparse)->header.nonzeros - 1)), payload},
       {changed(sparse, 40, u8(18)), bad},
@@ -132,7 +144,17 @@ TEST(Frame, BrokenFramesAreRefusedWithTheirCode) {
       {changed(half, 48, static_cast<std::uint16_t>(0x7f80)), payload},
       {changed(half, 12, u32(101)), bad},
       {changed(half, 16, 1.0F), bad},
+      {changed(raw, 43, u8(1)), bad},
+      {changed(sparse, 43, u8(0)), payload},   // integers beyond the stated bound
+      {changed(sparse, 43, u8(30)), bad},
   };
+}
+
+TEST(Frame, BrokenFramesAreRefusedWithTheirCode) {
+  const ByteVector dense = good_frame(0.5F);
+  ASSERT_EQ(parse_frame(dense)->header.codec, Codec::kGridDense);
+  std::vector<BrokenFrame> cases = broken_shapes(dense);
+  for (auto& more : {broken_models(dense), broken_other_codecs()}) cases.insert(cases.end(), more.begin(), more.end());
   ASSERT_GE(cases.size(), 40U);
   for (std::size_t index = 0; index < cases.size(); ++index) {
     const Status status = read_frame(cases[index].frame);
@@ -168,7 +190,7 @@ TEST(Frame, RandomPayloadsWithAGoodHashDecodeOrFailCleanly) {
         const std::size_t at = 40 + random.next() % (broken.size() - 48);
         broken[at] = static_cast<std::uint8_t>(random.next());
       }
-      broken[43] = 0;
+      broken[43] = frame[43];  // the bound on magnitudes, which the parser itself holds against the model
       fix_hash(broken);
       refused += read_frame(broken) ? 0U : 1U;
     }

@@ -87,6 +87,7 @@ FrameView view_of(const Coded& coded, std::size_t count, std::uint8_t contributi
   view.header.model_b = coded.fields.model_b;
   view.header.model_c = coded.fields.model_c;
   view.header.model_bytes = coded.fields.model_bytes;
+  view.header.magnitude_bits = coded.fields.magnitude_bits;
   view.payload = coded.payload;
   return view;
 }
