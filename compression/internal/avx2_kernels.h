@@ -131,13 +131,12 @@ class RowSource {
 
 // Tables of 32-bit entries for gathers.
 struct EncodeTables {
-  alignas(32) std::int32_t symbol[32] = {};      // frequency | reciprocal << 16
-  alignas(32) std::int32_t start[32] = {};
+  alignas(32) std::int32_t symbol[32] = {};  // frequency | start << 8 | reciprocal << 16
   alignas(32) std::int32_t slot[kModelSlots];
   explicit EncodeTables(const GridModel& model) {
     for (std::size_t s = 0; s < model.symbol_count(); ++s) {
-      symbol[s] = static_cast<std::int32_t>(model.frequency[s] | static_cast<std::uint32_t>(model.reciprocal[s]) << 16);
-      start[s] = model.start[s];
+      symbol[s] = static_cast<std::int32_t>(model.frequency[s] | static_cast<std::uint32_t>(model.start[s]) << 8 |
+                                            static_cast<std::uint32_t>(model.reciprocal[s]) << 16);
     }
     for (std::size_t index = 0; index < kModelSlots; ++index) slot[index] = model.slot_of[index];
   }
@@ -145,29 +144,29 @@ struct EncodeTables {
 
 // Codes one row; lanes are 16-bit states in 32 bits.
 HWY_INLINE void encode_row(const EncodeTables& tables, const __m256i (&symbols)[kGroups], std::uint32_t* lanes, std::uint8_t*& out) {
-  const __m256i low_half = _mm256_set1_epi32(0xffff);
   const __m256i low_byte = _mm256_set1_epi32(0xff);
+  // The low bytes of 8 lanes, gathered into the first 8 bytes.
+  const __m256i pick = _mm256_setr_epi32(0x0c080400, -1, -1, -1, 0x0c080400, -1, -1, -1);
+  const __m256i join = _mm256_setr_epi32(0, 4, 1, 1, 1, 1, 1, 1);
   std::uint64_t bytes[kGroups];
   std::uint32_t masks[kGroups];
   for (std::size_t g = 0; g < kGroups; ++g) {
     const __m256i entry = _mm256_i32gather_epi32(tables.symbol, symbols[g], 4);
-    const __m256i frequency = _mm256_and_si256(entry, low_half);
+    const __m256i frequency = _mm256_and_si256(entry, low_byte);
     const __m256i reciprocal = _mm256_srli_epi32(entry, 16);
     __m256i x = load_vector(lanes + 8 * g);
     const __m256i high = _mm256_srli_epi32(x, 8);
     const __m256i keeps = _mm256_cmpgt_epi32(frequency, high);
     masks[g] = static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(keeps))) ^ 0xffU;
-    const __m256i words = _mm256_packus_epi32(_mm256_and_si256(x, low_byte), _mm256_setzero_si256());
-    const __m256i packed = _mm256_packus_epi16(words, words);
-    bytes[g] = static_cast<std::uint32_t>(_mm256_extract_epi32(packed, 0)) |
-               static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm256_extract_epi32(packed, 4))) << 32;
+    const __m256i packed = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(x, pick), join);
+    bytes[g] = static_cast<std::uint64_t>(_mm_cvtsi128_si64(_mm256_castsi256_si128(packed)));
     x = _mm256_blendv_epi8(high, x, keeps);
     __m256i quotient = _mm256_mulhi_epu16(x, reciprocal);
     __m256i rest = _mm256_sub_epi32(x, _mm256_mullo_epi16(quotient, frequency));
     const __m256i fits = _mm256_cmpgt_epi32(frequency, rest);
     rest = _mm256_sub_epi32(rest, _mm256_andnot_si256(fits, frequency));
     quotient = _mm256_add_epi32(quotient, _mm256_add_epi32(fits, _mm256_set1_epi32(1)));
-    const __m256i index = _mm256_add_epi32(rest, _mm256_i32gather_epi32(tables.start, symbols[g], 4));
+    const __m256i index = _mm256_add_epi32(rest, _mm256_and_si256(_mm256_srli_epi32(entry, 8), low_byte));
     const __m256i slot = _mm256_i32gather_epi32(tables.slot, index, 4);
     store_vector(lanes + 8 * g, _mm256_or_si256(_mm256_slli_epi32(quotient, 8), slot));
   }
