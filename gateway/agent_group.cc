@@ -49,13 +49,14 @@ Result<std::optional<AgentSessionId>> AgentGroup::join(AgentSessionId session, c
   if (hello.rank() >= ranks_) return refuse(fmt::format("rank {} of {}", hello.rank(), ranks_));
   SLUICE_TRY(const std::uint64_t parameters, count_parameters(hello));
   const std::uint64_t chunks = (parameters + compression::kChunkValues - 1) / compression::kChunkValues;
-  if (chunks != hello.chunks()) return refuse(fmt::format("{} parameters make {} chunks, the agent says {}", parameters, chunks, hello.chunks()));
+  if (chunks != hello.chunks())
+    return refuse(fmt::format("{} parameters make {} chunks, the agent says {}", parameters, chunks, hello.chunks()));
   const RankId rank(hello.rank());
   const bool is_replacing_all = members_.empty() || (members_.size() == 1 && members_.contains(rank));
   if (!is_replacing_all && hello.manifest_hash() != manifest_hash_) {
     return fail(ErrorCode::kManifestMismatch, "admit agent",
-                fmt::format("rank {} trains another model than the other ranks of this site ({} parameters against {})", hello.rank(), parameters,
-                            parameters_));
+                fmt::format("rank {} trains another model than the other ranks of this site ({} parameters against {})", hello.rank(),
+                            parameters, parameters_));
   }
   AgentRank member;
   member.session = session;
@@ -105,8 +106,7 @@ Result<std::optional<SiteReady>> AgentGroup::set_ready(AgentSessionId session, c
   for (const auto& [rank, each] : members_) {
     if (!each.ready || each.ready->round() != ready.round()) return std::optional<SiteReady>();
     const std::string& bytes = each.ready->sketch();
-    SLUICE_TRY(const auto sketch,
-               compression::Sketch::parse(ByteSpan(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size())));
+    SLUICE_TRY(const auto sketch, compression::Sketch::parse(ByteSpan(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size())));
     merged.sketch.merge(sketch);
     merged.tokens += each.ready->tokens();
     merged.inner_steps = std::max(merged.inner_steps, each.ready->inner_steps());

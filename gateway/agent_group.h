@@ -1,7 +1,7 @@
 #pragma once
 
-// AgentGroup: what the gateway knows of its site's training processes: who is connected, whether they train the same model, whether all are ready,
-// which state they hold. Also the rendezvous store of their collective group. Pure bookkeeping: it sends nothing and reads no clock.
+// AgentGroup: what the gateway knows of its site's training processes: who is connected, whether they train the same model, whether all are
+// ready, which state they hold. Also the rendezvous store of their collective group. Pure bookkeeping: it sends nothing and reads no clock.
 // Not thread-safe; owned by the gateway's loop.
 
 #include <cstdint>
@@ -24,10 +24,10 @@ using AgentSessionId = StrongId<struct AgentSessionIdTag, std::uint64_t>;
 struct AgentRank {
   AgentSessionId session;
   RankId rank;
-  RoundId round;                       // last round applied
-  std::vector<Digest> chunk_digests;   // of its shard, at `round`
+  RoundId round;                      // last round applied
+  std::vector<Digest> chunk_digests;  // of its shard, at `round`
   std::optional<wire::AgentReady> ready;
-  double loss = 0.0;                   // last one reported; NaN when none
+  double loss = 0.0;  // last one reported; NaN when none
   std::uint64_t tokens_total = 0;
 };
 
@@ -44,8 +44,8 @@ class AgentGroup {
  public:
   explicit AgentGroup(std::uint32_t ranks) : ranks_(ranks) {}
 
-  // Takes in a rank, or says why not (kAgentRefused, kManifestMismatch, kWireBadMessage). A newer connection of the same rank replaces the older one,
-  // whose session is returned for closing.
+  // Takes in a rank, or says why not (kAgentRefused, kManifestMismatch, kWireBadMessage). A newer connection of the same rank replaces the
+  // older one, whose session is returned for closing.
   Result<std::optional<AgentSessionId>> join(AgentSessionId session, const wire::AgentHello& hello);
   // Returns the rank that left; nothing when the session had not joined.
   std::optional<RankId> leave(AgentSessionId session);

@@ -9,7 +9,8 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr std::uint32_t kBothRoles = 3;
+constexpr std::uint32_t kParametersRole = 1;
+constexpr std::uint32_t kMomentumRole = 2;
 
 wire::FrameEnvelope replay_envelope(const sync::RoundRecord& record, ChunkId chunk) {
   wire::FrameEnvelope envelope;
@@ -204,7 +205,7 @@ Status CatchUp::finish_fetch(TimePoint now) {
 
 void CatchUp::begin_state_transfer(TimePoint now) {
   StateTransfer transfer;
-  for (std::uint32_t chunk = 0; chunk < agents_.chunks(); ++chunk) transfer.roles_missing.emplace(ChunkId(chunk), kBothRoles);
+  for (std::uint32_t chunk = 0; chunk < agents_.chunks(); ++chunk) transfer.roles_missing.emplace(ChunkId(chunk), has_momentum_ ? kParametersRole | kMomentumRole : kParametersRole);
   transfer.round_min = RoundId(~std::uint64_t{0});
   state_ = std::move(transfer);
   wire::AgentMessage message;
@@ -272,7 +273,7 @@ Status CatchUp::take_state_frame(SiteId from, const FrameRecord& frame, TimePoin
   state_->round_min = std::min(state_->round_min, RoundId(frame.envelope.round));
   hooks_.send_agent_frame(chunk, frame);
   const bool is_parameters = frame.envelope.role == static_cast<std::uint16_t>(wire::FrameRole::kStateParameters);
-  found->second &= is_parameters ? ~1U : ~2U;
+  found->second &= ~(is_parameters ? kParametersRole : kMomentumRole);
   if (found->second != 0) return {};
   state_->roles_missing.erase(found);
   state_->requested.erase(chunk);
@@ -348,8 +349,9 @@ void CatchUp::on_agent_state_frame(const FrameRecord& frame) {
   const auto found = waiting_for_state_.find(ChunkId(frame.envelope.chunk));
   if (found == waiting_for_state_.end()) return;
   for (const SiteId site : found->second) hooks_.send_peer_frame(site, frame);
-  // Parameters come first, momentum second: with the second one the chunk is served.
-  if (frame.envelope.role == static_cast<std::uint16_t>(wire::FrameRole::kStateMomentum)) waiting_for_state_.erase(found);
+  // Parameters come first, momentum (if the rule has one) second: with the last one the chunk is served.
+  const auto last = has_momentum_ ? wire::FrameRole::kStateMomentum : wire::FrameRole::kStateParameters;
+  if (frame.envelope.role == static_cast<std::uint16_t>(last)) waiting_for_state_.erase(found);
 }
 
 // ---- time ----

@@ -1,13 +1,16 @@
 #pragma once
 
 // CatchUp: brings what this site missed. Two jobs, one at a time each:
-//   * fetch: the committed update of one round from a peer's replay files, into the spool (the machine asked with FetchUpdate, or a replay needs it);
-//   * bring the site's agents to the last committed round: by replaying updates when the spool or a peer has them all, otherwise by taking the
+//   * fetch: the committed update of one round from a peer's replay files, into the spool (the machine asked with FetchUpdate, or a replay
+//   needs it);
+//   * bring the site's agents to the last committed round: by replaying updates when the spool or a peer has them all, otherwise by taking
+//   the
 //     state chunk by chunk from a peer's agents and replaying what was committed meanwhile.
 // Also serves the same to peers. Not thread-safe; owned by the gateway's loop; time is passed in; sends through hooks.
 //
-// Failure: a peer that says no, goes down or makes no progress for kFetchSilenceMax is left and the next live one asked; when none is left, the job
-// starts over after kFetchRetryDelay, for as long as the gateway runs. What has arrived is kept: a state transfer resumes at the chunk.
+// Failure: a peer that says no, goes down or makes no progress for kFetchSilenceMax is left and the next live one asked; when none is left,
+// the job starts over after kFetchRetryDelay, for as long as the gateway runs. What has arrived is kept: a state transfer resumes at the
+// chunk.
 
 #include <deque>
 #include <functional>
@@ -37,19 +40,20 @@ inline constexpr std::uint64_t kReplayBatchRounds = 8;   // rounds handed to the
 struct CatchUpHooks {
   std::function<void(SiteId, const wire::PeerMessage&)> send_peer;
   std::function<void(SiteId, FrameRecord)> send_peer_frame;
-  std::function<void(const wire::AgentMessage&)> send_agents;          // to every rank
-  std::function<void(ChunkId, FrameRecord)> send_agent_frame;          // to the rank whose shard holds the chunk
-  std::function<std::vector<SiteId>()> live_peers;                     // best first
+  std::function<void(const wire::AgentMessage&)> send_agents;  // to every rank
+  std::function<void(ChunkId, FrameRecord)> send_agent_frame;  // to the rank whose shard holds the chunk
+  std::function<std::vector<SiteId>()> live_peers;             // best first
   std::function<std::optional<sync::RoundRecord>(RoundId)> commit_record;
-  std::function<void(const sync::RoundRecord&)> keep_commit_record;    // learnt from a peer
+  std::function<void(const sync::RoundRecord&)> keep_commit_record;                       // learnt from a peer
   std::function<void(const sync::RoundRecord&, ChunkId, const Digest&)> on_update_chunk;  // a fetched chunk is in the spool
-  std::function<void(std::string)> say;                                // for log and status page
+  std::function<void(std::string)> say;                                                   // for log and status page
 };
 
 class CatchUp {
  public:
-  CatchUp(std::uint16_t sites, FrameSpool& spool, const AgentGroup& agents, CatchUpHooks hooks)
-      : sites_(sites), spool_(spool), agents_(agents), hooks_(std::move(hooks)) {}
+  // `has_momentum`: the outer rule keeps momentum, so a chunk's state is two frames.
+  CatchUp(std::uint16_t sites, bool has_momentum, FrameSpool& spool, const AgentGroup& agents, CatchUpHooks hooks)
+      : sites_(sites), has_momentum_(has_momentum), spool_(spool), agents_(agents), hooks_(std::move(hooks)) {}
 
   // ---- this site is behind ----
   // The agents are to hold the state of `committed`. `take_state`: their state differs or is fresh, replay would not help.
@@ -83,7 +87,7 @@ class CatchUp {
     std::optional<SiteSet> counted;  // known from the record
     std::uint32_t chunks = 0;
     std::set<ChunkId> missing;
-    std::deque<SiteId> left;   // peers still to be asked
+    std::deque<SiteId> left;  // peers still to be asked
     std::optional<SiteId> asked;
     TimePoint progress_at{};
     std::optional<TimePoint> retry_at;
@@ -93,7 +97,7 @@ class CatchUp {
     std::set<ChunkId> requested;
     std::deque<SiteId> left;
     std::optional<SiteId> asked;
-    RoundId round_min;          // lowest round among the chunks that came
+    RoundId round_min;  // lowest round among the chunks that came
     TimePoint progress_at{};
     std::optional<TimePoint> retry_at;
   };
@@ -111,6 +115,7 @@ class CatchUp {
   Status take_state_frame(SiteId from, const FrameRecord& frame, TimePoint now);
 
   std::uint16_t sites_;
+  bool has_momentum_;
   FrameSpool& spool_;
   const AgentGroup& agents_;
   CatchUpHooks hooks_;
@@ -118,7 +123,7 @@ class CatchUp {
   bool is_bringing_ = false;
   bool take_state_ = false;
   std::vector<SiteId> holders_;  // sites said to hold the state; empty: unknown
-  RoundId batch_end_;  // the agents have been sent updates up to here and must report this round
+  RoundId batch_end_;            // the agents have been sent updates up to here and must report this round
   std::optional<Fetch> fetch_;
   std::optional<StateTransfer> state_;
   std::map<ChunkId, std::set<SiteId>> waiting_for_state_;  // peers, by chunk

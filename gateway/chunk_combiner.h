@@ -1,7 +1,7 @@
 #pragma once
 
-// ChunkCombiner: the owner's work on a pool of threads. A job takes the contributions of one chunk by value (shared, immutable bytes), sums them exactly
-// and returns the coded sum on the loop. The object lives on the gateway's loop; jobs own everything they touch.
+// ChunkCombiner: the owner's work on a pool of threads. A job takes the contributions of one chunk by value (shared, immutable bytes), sums
+// them exactly and returns the coded sum on the loop. The object lives on the gateway's loop; jobs own everything they touch.
 
 #include <cstdint>
 #include <functional>

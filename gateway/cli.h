@@ -20,6 +20,7 @@ inline constexpr int kExitCannotConnect = 3;
 
 void add_certs_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);
+void add_gateway_command(CLI::App& app, int& exit_code);
 // status, links and rounds.
 void add_status_commands(CLI::App& app, int& exit_code);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Coordination: this gateway's way to the run's register. With the `local` store the register itself lives here when this site is the store site
-// (journalled before it answers), and every change is told to all peers; elsewhere this is the client that asks the store site.
-// Not thread-safe; owned by the gateway's loop. It sends through the hooks and never blocks on the network; a journal write is synchronous.
+// Coordination: this gateway's way to the run's register. With the `local` store the register itself lives here when this site is the store
+// site (journalled before it answers), and every change is told to all peers; elsewhere this is the client that asks the store site. Not
+// thread-safe; owned by the gateway's loop. It sends through the hooks and never blocks on the network; a journal write is synchronous.
 
 #include <cstdint>
 #include <functional>
@@ -41,7 +41,8 @@ class Coordination {
 
   void on_peer_up(SiteId peer);
   void on_peer_down(SiteId peer, const std::string& reason);
-  // Takes StoreCas, StoreReply and StoreEvent. Errors: kWireBadMessage, or kPeerNotEntitled when the sender is not the store (or this is not).
+  // Takes StoreCas, StoreReply and StoreEvent. Errors: kWireBadMessage, or kPeerNotEntitled when the sender is not the store (or this is
+  // not).
   Status on_message(SiteId from, const wire::PeerMessage& message);
 
   [[nodiscard]] bool is_store() const { return store_.has_value(); }

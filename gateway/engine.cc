@@ -140,7 +140,8 @@ Engine::Engine(EngineParts parts)
   hooks.on_store_found = [this] { feed(sync::StoreFound{}); };
   hooks.on_store_lost = [this](std::string reason) { feed(sync::StoreLost{std::move(reason)}); };
   hooks.journal = [this](const sync::RoundRecord& record) { return write_journal(record); };
-  coordination_ = std::make_unique<Coordination>(self_, site_id(parts_.config, parts_.config.coordination.site), sites_, recovered, std::move(hooks));
+  coordination_ =
+      std::make_unique<Coordination>(self_, site_id(parts_.config, parts_.config.coordination.site), sites_, recovered, std::move(hooks));
 
   CatchUpHooks catch_up;
   catch_up.send_peer = [this](SiteId to, const wire::PeerMessage& message) { links_->send_control(to, message); };
@@ -157,7 +158,7 @@ Engine::Engine(EngineParts parts)
     feed(sync::UpdateStored{record.epoch, record.round, record.counted, chunk, digest});
   };
   catch_up.say = [](const std::string& text) { log_info("catch-up", "{}", text); };
-  catch_up_ = std::make_unique<CatchUp>(sites_, parts_.spool, group_, std::move(catch_up));
+  catch_up_ = std::make_unique<CatchUp>(sites_, parts_.config.training.outer.rule == OuterRule::kNesterov, parts_.spool, group_, std::move(catch_up));
 }
 
 Engine::~Engine() = default;
@@ -166,8 +167,8 @@ Status Engine::start() {
   SLUICE_CHECK_OK(agents_->start());
   SLUICE_CHECK_OK(links_->start());
   SLUICE_CHECK_OK(coordination_->start());
-  log_info("gateway", "site {} of run {}: {} sites, quorum {}, {} ranks here, last committed round {}", parts_.config.site, parts_.config.run.name,
-           sites_, parts_.config.round.quorum, group_.ranks(), machine_->record().committed_round);
+  log_info("gateway", "site {} of run {}: {} sites, quorum {}, {} ranks here, last committed round {}", parts_.config.site,
+           parts_.config.run.name, sites_, parts_.config.round.quorum, group_.ranks(), machine_->record().committed_round);
   publish();
   on_timer();
   return {};
@@ -231,6 +232,9 @@ void Engine::act(sync::CompareAndSet& action) { coordination_->compare_and_set(a
 
 void Engine::act(sync::StartContribution& action) {
   const sync::RoundRecord& record = action.record;
+  const auto held = group_.state();
+  // Agents that are behind hear of the round by replay, once it is committed: they could not apply its update now.
+  if (!held || held->round.next() != record.round || catch_up_->is_bringing_agents()) return;
   history_.opened(record, Clock::now());
   contribution_ = Contribution{record.epoch, record.round, action.is_member, group_.generation()};
   wire::AgentMessage message;
@@ -402,6 +406,9 @@ void Engine::act(sync::FinishRound& action) {
   contribution_.reset();
   early_updates_.clear();
   group_.clear_ready();
+  if (!is_following && held && held->round < record.round) {
+    catch_up_->need_agents(record.round, held->round.value == 0, {}, "a round was committed while they were away", Clock::now());
+  }
   log_info("round", "{} committed by {}: {:.3f} bits per value, {:.3f} s, {}", record.round, fmt::join(history_.names(record.counted), "+"),
            status->bits_per_value, status->seconds, record.reason);
 }
@@ -421,8 +428,8 @@ void Engine::act(sync::SkipRound& action) {
   record.epoch = action.epoch;
   record.counted = SiteSet();
   record.reason = with_names(action.reason);
-  const auto status =
-      history_.finished(record, RoundOutcome::kAborted, group_.parameters(), 0, std::nullopt, Clock::now(), std::chrono::system_clock::now());
+  const auto status = history_.finished(record, RoundOutcome::kAborted, group_.parameters(), 0, std::nullopt, Clock::now(),
+                                        std::chrono::system_clock::now());
   parts_.metrics.round_finished(status->outcome, status->seconds, status->phase_seconds, 0);
   log_warning("round", "{} given up: {}", action.round, with_names(action.reason));
 }

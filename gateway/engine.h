@@ -1,13 +1,14 @@
 #pragma once
 
 // Engine: the gateway's heart. Translates between the outside (peer links, agents, disk) and the pure round machine, and owns everything
-// that changes: one object, one thread (the one that runs `loop`), no locks. CPU work (sums) goes to a pool by value and comes back by post.
+// that changes: one object, one thread (the one that runs `loop`), no locks. CPU work (sums) goes to a pool by value and comes back by
+// post.
 //
 //   agents --frames--> spool --> owner's gateway (links)          machine: on(event, now) -> actions
 //   peers  --frames--> spool --> combiner pool --> peers, agents
 //
-// Frames are kept in the spool until their round is decided, so that they can be summed or sent again for another set of sites or another owner.
-// Nothing here trusts a frame or message: each is checked against the record of the round, and refused ones are counted by reason.
+// Frames are kept in the spool until their round is decided, so that they can be summed or sent again for another set of sites or another
+// owner. Nothing here trusts a frame or message: each is checked against the record of the round, and refused ones are counted by reason.
 
 #include <cstdint>
 #include <deque>
@@ -148,8 +149,8 @@ class Engine {
   bool is_publish_armed_ = false;
   bool is_stopped_ = false;
 
-  std::map<RoundId, sync::RoundRecord> commits_;   // records of the last committed rounds
-  EpochId newest_epoch_;                           // of any frame accepted
+  std::map<RoundId, sync::RoundRecord> commits_;  // records of the last committed rounds
+  EpochId newest_epoch_;                          // of any frame accepted
   // The round that the agents are working on: set by StartContribution, ended by FinishRound and SkipRound.
   struct Contribution {
     EpochId epoch;
@@ -158,8 +159,8 @@ class Engine {
     std::uint64_t generation = 0;  // of the agent group that was told
   };
   std::optional<Contribution> contribution_;
-  std::vector<FrameRecord> early_updates_;         // arrived before the agents knew of the round
-  std::uint64_t inner_steps_ = 0;                  // of the round in progress, from the agents
+  std::vector<FrameRecord> early_updates_;                    // arrived before the agents knew of the round
+  std::uint64_t inner_steps_ = 0;                             // of the round in progress, from the agents
   std::map<SiteId, std::deque<FrameRecord>> waiting_frames_;  // a peer's queue was full; shared bytes, bounded by the round's frames
   std::string last_announcement_;
   std::string loop_status_;

@@ -90,13 +90,14 @@ wire::AgentMessage Engine::welcome() const {
 Status Engine::admit_agent(AgentSessionId session, const wire::AgentHello& hello) {
   if (hello.protocol_min() > wire::kProtocolVersion || hello.protocol_max() < wire::kProtocolVersion) {
     return fail(ErrorCode::kAgentRefused, "admit agent",
-                fmt::format("the agent speaks protocol {} to {}, this gateway {}", hello.protocol_min(), hello.protocol_max(), wire::kProtocolVersion));
+                fmt::format("the agent speaks protocol {} to {}, this gateway {}", hello.protocol_min(), hello.protocol_max(),
+                            wire::kProtocolVersion));
   }
   SLUICE_TRY(const auto replaced, group_.join(session, hello));
   if (replaced) agents_->close(*replaced, "a newer process of the same rank has connected");
   agents_->send_control(session, welcome());
-  log_info("agent", "rank {} of {} is here: {} parameters in {} chunks, state of round {}", hello.rank(), hello.ranks(), group_.parameters(),
-           group_.chunks(), hello.round());
+  log_info("agent", "rank {} of {} is here: {} parameters in {} chunks, state of round {}", hello.rank(), hello.ranks(),
+           group_.parameters(), group_.chunks(), hello.round());
   parts_.metrics.set_agents_connected(static_cast<std::uint32_t>(group_.members().size()));
   if (group_.is_complete()) on_group_complete();
   mark_changed();

@@ -87,7 +87,8 @@ Status Engine::handle_peer_control(SiteId from, const wire::PeerMessage& message
       return {};
     }
     default:
-      return fail(ErrorCode::kWireBadMessage, "read message from peer", fmt::format("kind {} is not expected here", static_cast<int>(message.kind_case())));
+      return fail(ErrorCode::kWireBadMessage, "read message from peer",
+                  fmt::format("kind {} is not expected here", static_cast<int>(message.kind_case())));
   }
 }
 
@@ -99,7 +100,8 @@ Status Engine::check_envelope(const wire::FrameEnvelope& envelope) {
     return fail(ErrorCode::kFrameUnexpected, "take frame", fmt::format("epoch {} (here {})", epoch, record.epoch));
   }
   if (round <= record.committed_round || round.value > record.committed_round.value + 2) {
-    return fail(ErrorCode::kFrameUnexpected, "take frame", fmt::format("round {} (last committed here: {})", round, record.committed_round));
+    return fail(ErrorCode::kFrameUnexpected, "take frame",
+                fmt::format("round {} (last committed here: {})", round, record.committed_round));
   }
   newest_epoch_ = epoch;
   return {};
@@ -131,12 +133,14 @@ void Engine::on_peer_frame(SiteId from, FrameRecord frame) {
 Status Engine::take_contribution(SiteId from, const FrameRecord& frame) {
   SLUICE_CHECK_OK(check_envelope(frame.envelope));
   if (frame.envelope.site != from.value) {
-    return fail(ErrorCode::kPeerNotEntitled, "take contribution", fmt::format("site {} sent a frame of site {}", from, frame.envelope.site));
+    return fail(ErrorCode::kPeerNotEntitled, "take contribution",
+                fmt::format("site {} sent a frame of site {}", from, frame.envelope.site));
   }
   SLUICE_TRY(const auto view, compression::parse_frame(*frame.frame));
   const ChunkId chunk(frame.envelope.chunk);
   if (view.header.chunk != chunk || view.header.contributions != 1) {
-    return fail(ErrorCode::kFrameUnexpected, "take contribution", fmt::format("the envelope says chunk {}, the frame {}", chunk, view.header.chunk));
+    return fail(ErrorCode::kFrameUnexpected, "take contribution",
+                fmt::format("the envelope says chunk {}, the frame {}", chunk, view.header.chunk));
   }
   const RoundId round(frame.envelope.round);
   SLUICE_CHECK_OK(parts_.spool.put(FrameKey{round, wire::FrameRole::kContribution, from, SiteSet(), chunk}, frame.frame));

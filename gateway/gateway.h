@@ -12,8 +12,9 @@ struct GatewayOptions {
   bool is_quiet = false;  // without the ready line on stdout
 };
 
-// Runs until a signal asks it to stop. Prints one JSON line on stdout when it listens: {"event":"ready","site":..,"wan_port":..,"admin":..}.
-// Errors: those of the journal, the spool, TLS files and listeners; nothing is left behind then.
+// Runs until a signal asks it to stop. Prints one JSON line on stdout when it listens:
+// {"event":"ready","site":..,"wan_port":..,"admin":..}. Errors: those of the journal, the spool, TLS files and listeners; nothing is left
+// behind then.
 Status run_gateway(const GatewayConfig& config, const GatewayOptions& options);
 
 }  // namespace sluice::gateway

@@ -16,6 +16,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default();
   int exit_code = sluice::gateway::kExitOk;
+  sluice::gateway::add_gateway_command(app, exit_code);
   sluice::gateway::add_config_command(app, exit_code);
   sluice::gateway::add_certs_command(app, exit_code);
   sluice::gateway::add_status_commands(app, exit_code);

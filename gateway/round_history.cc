@@ -43,7 +43,8 @@ PhaseSeconds RoundHistory::phases(const Running& running, TimePoint now) {
 }
 
 std::shared_ptr<const RoundStatus> RoundHistory::finished(const sync::RoundRecord& record, RoundOutcome outcome, std::uint64_t parameters,
-                                                          std::uint64_t inner_steps, std::optional<double> loss, TimePoint now, WallTime at) {
+                                                          std::uint64_t inner_steps, std::optional<double> loss, TimePoint now,
+                                                          WallTime at) {
   auto status = std::make_shared<RoundStatus>();
   status->round = record.round.value;
   status->outcome = outcome;
@@ -56,14 +57,15 @@ std::shared_ptr<const RoundStatus> RoundHistory::finished(const sync::RoundRecor
   status->finished_at = at;
   if (outcome != RoundOutcome::kReplayed) {
     status->phase_seconds = phases(running_, now);
-    status->seconds = status->phase_seconds.open + status->phase_seconds.contribute + status->phase_seconds.combine + status->phase_seconds.commit;
+    status->seconds =
+        status->phase_seconds.open + status->phase_seconds.contribute + status->phase_seconds.combine + status->phase_seconds.commit;
     if (parameters > 0) status->bits_per_value = 8.0 * static_cast<double>(running_.frame_bytes) / static_cast<double>(parameters);
   }
   if (outcome == RoundOutcome::kCommitted) {
     // A ring all-reduce of K sites sends 2 (K-1)/K times the buffer from each site, at every step.
     const double sites = static_cast<double>(site_names_.size());
-    status->raw_bytes = static_cast<std::uint64_t>(2.0 * (sites - 1.0) / sites * 4.0 * static_cast<double>(parameters) *
-                                                   static_cast<double>(inner_steps));
+    status->raw_bytes =
+        static_cast<std::uint64_t>(2.0 * (sites - 1.0) / sites * 4.0 * static_cast<double>(parameters) * static_cast<double>(inner_steps));
     raw_bytes_ += status->raw_bytes;
   }
   status->sent_bytes = sent_bytes_ - sent_bytes_before_;

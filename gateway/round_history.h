@@ -1,7 +1,7 @@
 #pragma once
 
-// RoundHistory: what the gateway remembers of its rounds for people: the last rounds, announcements, which site reported which state, and the
-// byte counts from which the reduction is computed. Pure bookkeeping owned by the gateway's loop; times are passed in.
+// RoundHistory: what the gateway remembers of its rounds for people: the last rounds, announcements, which site reported which state, and
+// the byte counts from which the reduction is computed. Pure bookkeeping owned by the gateway's loop; times are passed in.
 
 #include <cstdint>
 #include <deque>
@@ -24,7 +24,7 @@ class RoundHistory {
   explicit RoundHistory(std::vector<std::string> site_names) : site_names_(std::move(site_names)) {}
 
   // ---- the round in progress, phase by phase; calls out of order are harmless ----
-  void ready(TimePoint now);                              // this site's ranks are all ready
+  void ready(TimePoint now);  // this site's ranks are all ready
   void opened(const sync::RoundRecord& record, TimePoint now);
   void contributed(std::uint64_t frame_bytes, TimePoint now);  // one own frame handed over
   void update_complete(TimePoint now);

@@ -35,8 +35,8 @@ class Collectives {
   virtual Status all_reduce(std::span<float> values, ReduceOp op, Duration timeout) = 0;
   // For agreements: few values, exact. kMean is not allowed.
   virtual Status all_reduce(std::span<std::int64_t> values, ReduceOp op, Duration timeout) = 0;
-  // `values` holds the sections of all ranks one behind the other, counts[r] values for rank r; this rank receives its own reduced section in
-  // `out`. REQUIRES: counts.size() == ranks(), their sum is values.size(), out.size() == counts[rank()], out outside values.
+  // `values` holds the sections of all ranks one behind the other, counts[r] values for rank r; this rank receives its own reduced
+  // section in `out`. REQUIRES: counts.size() == ranks(), their sum is values.size(), out.size() == counts[rank()], out outside values.
   virtual Status reduce_scatter(std::span<const float> values, std::span<const std::size_t> counts, std::span<float> out, ReduceOp op,
                                 Duration timeout) = 0;
   // The reverse: every rank gives its section and receives all. REQUIRES: in.size() == counts[rank()], out.size() is the sum of counts.

@@ -1,8 +1,8 @@
 #pragma once
 
-// The outer optimiser: what every site does to its global parameters with the combined update of a round. fp32, one value after the other, no
-// fused multiply-add (the build forbids it), so that all sites hold the same bits. Pure functions over spans, chunk by chunk; any thread,
-// one call at a time per span.
+// The outer optimiser: what every site does to its global parameters with the combined update of a round. fp32, one value after the
+// other, no fused multiply-add (the build forbids it), so that all sites hold the same bits. Pure functions over spans, chunk by chunk;
+// any thread, one call at a time per span.
 //
 // The update is the weighted sum of the sites' deltas, and a delta is global minus local parameters: a gradient. With d = scale * update:
 //     kAverage    p = p - lr * d

@@ -1,6 +1,7 @@
-// Every operation is a direct exchange: each rank sends every other rank its piece and receives theirs into place. The volume is that of a ring
-// ((R-1)/R of the data per rank and phase), the latency is one hop, and sums are added in the order of the ranks at whoever owns the section,
-// so that a result does not depend on which message came first. Sites have few ranks per node; a tree is not worth its code below some 64.
+// Every operation is a direct exchange: each rank sends every other rank its piece and receives theirs into place. The volume is that of
+// a ring ((R-1)/R of the data per rank and phase), the latency is one hop, and sums are added in the order of the ranks at whoever owns
+// the section, so that a result does not depend on which message came first. Sites have few ranks per node; a tree is not worth its code
+// below some 64.
 
 #include "sync/gloo/gloo_collectives.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Collectives over Gloo's TCP transport (Debian's libgloo): the ranks' data is in CPU memory. Gloo's own thread moves bytes; calls block the
-// caller. Gloo throws: every call is wrapped here and exceptions do not leave this file.
+// Collectives over Gloo's TCP transport (Debian's libgloo): the ranks' data is in CPU memory. Gloo's own thread moves bytes; calls block
+// the caller. Gloo throws: every call is wrapped here and exceptions do not leave this file.
 
 #include <memory>
 #include <string>

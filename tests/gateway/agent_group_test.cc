@@ -1,5 +1,5 @@
-// Goal: a site is ready, and has a state, exactly when all its ranks say the same; ranks that do not fit are refused with a reason. Method: scripted
-// hellos, readies and applies.
+// Goal: a site is ready, and has a state, exactly when all its ranks say the same; ranks that do not fit are refused with a reason. Method:
+// scripted hellos, readies and applies.
 #include "gateway/agent_group.h"
 
 #include <gtest/gtest.h>

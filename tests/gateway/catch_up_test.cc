@@ -1,5 +1,6 @@
-// Goal: a site that missed rounds is brought back by replay when somebody still has the updates and by the state otherwise, from whoever lives; a silent
-// or lying peer is left for the next. Method: a CatchUp with recording hooks, a real spool in a temporary directory, time passed in.
+// Goal: a site that missed rounds is brought back by replay when somebody still has the updates and by the state otherwise, from whoever
+// lives; a silent or lying peer is left for the next. Method: a CatchUp with recording hooks, a real spool in a temporary directory, time
+// passed in.
 #include "gateway/catch_up.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ class CatchUpTest : public ::testing::Test {
     hooks.keep_commit_record = [this](const sync::RoundRecord& record) { commits_[record.round] = record; };
     hooks.on_update_chunk = [](const sync::RoundRecord&, ChunkId, const Digest&) {};
     hooks.say = [](std::string) {};
-    catch_up_.emplace(kSites, *spool_, group_, std::move(hooks));
+    catch_up_.emplace(kSites, true, *spool_, group_, std::move(hooks));
   }
   ~CatchUpTest() override { std::filesystem::remove_all(directory_); }
 
@@ -83,7 +84,8 @@ class CatchUpTest : public ::testing::Test {
   void keep_round(std::uint64_t round) {
     commits_[RoundId(round)] = commit(round);
     for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
-      ASSERT_TRUE(spool_->put(FrameKey{RoundId(round), wire::FrameRole::kUpdate, SiteId(), SiteSet{0b011}, ChunkId(chunk)}, raw_frame(ChunkId(chunk), 1.0F)));
+      ASSERT_TRUE(spool_->put(FrameKey{RoundId(round), wire::FrameRole::kUpdate, SiteId(), SiteSet{0b011}, ChunkId(chunk)},
+                              raw_frame(ChunkId(chunk), 1.0F)));
     }
     ASSERT_TRUE(spool_->promote(RoundId(round), SiteSet{0b011}, 2));
     spool_->drop_round(RoundId(round));

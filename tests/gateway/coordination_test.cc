@@ -1,5 +1,5 @@
-// Goal: the register changes only along the allowed transitions, is durable before anybody hears of a commit, and only its site speaks for it. Method:
-// a store and a client joined by hooks that record what is sent.
+// Goal: the register changes only along the allowed transitions, is durable before anybody hears of a commit, and only its site speaks for
+// it. Method: a store and a client joined by hooks that record what is sent.
 #include "gateway/coordination.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Goal: people see each round with its phases, bytes and state, and a state that differs is named. Method: scripted rounds with passed-in times.
+// Goal: people see each round with its phases, bytes and state, and a state that differs is named. Method: scripted rounds with passed-in
+// times.
 #include "gateway/round_history.h"
 
 #include <gtest/gtest.h>

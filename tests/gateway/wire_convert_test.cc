@@ -1,12 +1,12 @@
-// Goal: records and proposals survive the wire, and every field that a peer can make wrong is refused by name. Method: round trips, then one
-// damaged field at a time.
+// Goal: records and proposals survive the wire, and every field that a peer can make wrong is refused by name. Method: round trips, then
+// one damaged field at a time.
 #include "gateway/wire_convert.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "compression/sketch.h"
@@ -60,12 +60,19 @@ TEST(WireConvert, EachBadFieldOfARecordIsRefusedByName) {
       {"members", [](wire::RoundRecord& message) { message.set_members(0b1000); }},
       {"counted", [](wire::RoundRecord& message) { message.set_counted(0xffffffffU); }},
       {"weights.site", [](wire::RoundRecord& message) { message.mutable_weights(0)->set_site(3); }},
-      {"weights", [](wire::RoundRecord& message) { for (int each = 0; each < 20; ++each) message.add_weights(); }},
+      {"weights",
+       [](wire::RoundRecord& message) {
+         for (int each = 0; each < 20; ++each) message.add_weights();
+       }},
       {"step", [](wire::RoundRecord& message) { message.set_step(std::numeric_limits<float>::quiet_NaN()); }},
       {"step", [](wire::RoundRecord& message) { message.set_step(-1.0F); }},
       {"codec", [](wire::RoundRecord& message) { message.set_codec(256); }},
       {"owners", [](wire::RoundRecord& message) { message.add_owners(70'000); }},
-      {"owners", [](wire::RoundRecord& message) { message.clear_owners(); message.set_phase(1); }},
+      {"owners",
+       [](wire::RoundRecord& message) {
+         message.clear_owners();
+         message.set_phase(1);
+       }},
       {"update_digest", [](wire::RoundRecord& message) { message.set_update_digest("short"); }},
       {"base_digest", [](wire::RoundRecord& message) { message.set_base_digest(std::string(17, 'x')); }},
   };

@@ -1,7 +1,7 @@
 #pragma once
 
-// A child process of a test or benchmark with pipes to its stdin and stdout, ended by pid. Not thread-safe. The destructor kills what is left:
-// nothing that was started outlives its owner.
+// A child process of a test or benchmark with pipes to its stdin and stdout, ended by pid. Not thread-safe. The destructor kills what is
+// left: nothing that was started outlives its owner.
 
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -17,9 +17,9 @@
 namespace sluice::support {
 
 struct ChildOptions {
-  std::vector<std::string> arguments;                 // arguments[0] is the program
-  std::map<std::string, std::string> environment;     // added to the parent's
-  std::string stderr_file;                            // appended to; empty: the parent's stderr
+  std::vector<std::string> arguments;              // arguments[0] is the program
+  std::map<std::string, std::string> environment;  // added to the parent's
+  std::string stderr_file;                         // appended to; empty: the parent's stderr
 };
 
 class ChildProcess {

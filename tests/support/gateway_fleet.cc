@@ -53,8 +53,8 @@ GatewayFleet::~GatewayFleet() {
 
 Status GatewayFleet::make_certificates() {
   ChildOptions child;
-  child.arguments = {options_.program, "certs", "--run", "fleet", "--domain", "fleet.test", "--force", "--out",
-                     (options_.directory / "certs").string()};
+  child.arguments = {
+      options_.program, "certs", "--run", "fleet", "--domain", "fleet.test", "--force", "--out", (options_.directory / "certs").string()};
   child.stderr_file = (options_.directory / "certs.log").string();
   for (std::uint16_t site = 0; site < options_.sites; ++site) child.arguments.push_back(site_name(site));
   SLUICE_TRY(auto process, ChildProcess::start(child));
@@ -94,10 +94,13 @@ Status GatewayFleet::write_config(std::uint16_t site) const {
   file << "coordination: {store: local, site: " << site_name(0) << "}\n";
   file << fmt::format("tls: {{ca: certs/ca.pem, certificate: certs/site-{0}.pem, key: certs/site-{0}.key}}\n", name);
   file << fmt::format("agents: {{socket: {}.sock, ranks: {}}}\n", name, options_.ranks);
-  file << fmt::format("training: {{mode: diloco, inner_steps: {}, outer: {}, solo: {}}}\n", options_.inner_steps, options_.outer, options_.solo);
+  file << fmt::format("training: {{mode: diloco, inner_steps: {}, outer: {}, solo: {}}}\n", options_.inner_steps, options_.outer,
+                      options_.solo);
   file << "round: " << options_.round << "\ncompression: " << options_.compression << "\n";
-  file << fmt::format("wan: {{listen: 127.0.0.1:{}, streams: {}, heartbeat: {}}}\n", wan_ports_[site], options_.streams, options_.heartbeat);
-  file << fmt::format("state: {{directory: state-{}}}\nlimits: {{memory: 2GiB}}\nadmin: {{listen: 127.0.0.1:{}}}\n", name, admin_ports_[site]);
+  file << fmt::format("wan: {{listen: 127.0.0.1:{}, streams: {}, heartbeat: {}}}\n", wan_ports_[site], options_.streams,
+                      options_.heartbeat);
+  file << fmt::format("state: {{directory: state-{}}}\nlimits: {{memory: 2GiB}}\nadmin: {{listen: 127.0.0.1:{}}}\n", name,
+                      admin_ports_[site]);
   file << options_.extra;
   file.close();
   if (!file) return fail(ErrorCode::kInternal, "write configuration", config_file(site).string());
@@ -111,7 +114,8 @@ Status GatewayFleet::start_site(std::uint16_t site) {
   SLUICE_TRY(auto process, ChildProcess::start(child));
   const auto ready = process.read_line(kStartTimeout);
   if (!ready) {
-    return fail(ErrorCode::kUnavailable, "start gateway", fmt::format("{}: {}; see {}", site_name(site), ready.error().detail, log_file(site).string()));
+    return fail(ErrorCode::kUnavailable, "start gateway",
+                fmt::format("{}: {}; see {}", site_name(site), ready.error().detail, log_file(site).string()));
   }
   processes_[site] = std::move(process);
   return {};

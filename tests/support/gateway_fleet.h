@@ -1,7 +1,7 @@
 #pragma once
 
-// GatewayFleet: K real gateway processes on loopback for end-to-end tests and benchmarks: certificates, configuration files, free ports, an optional
-// emulated WAN between them. Everything lives in a directory of its own and is ended by the destructor. Not thread-safe.
+// GatewayFleet: K real gateway processes on loopback for end-to-end tests and benchmarks: certificates, configuration files, free ports, an
+// optional emulated WAN between them. Everything lives in a directory of its own and is ended by the destructor. Not thread-safe.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,8 +21,8 @@
 namespace sluice::support {
 
 struct FleetOptions {
-  std::string program;                       // path of `sluice`
-  std::filesystem::path directory;           // made; not removed
+  std::string program;              // path of `sluice`
+  std::filesystem::path directory;  // made; not removed
   std::uint16_t sites = 3;
   std::uint32_t ranks = 1;
   std::uint32_t inner_steps = 1;
@@ -31,11 +31,11 @@ struct FleetOptions {
   std::string round = "{deadline: 30s, open_grace: 30s, commit_deadline: 30s}";
   std::string solo = "{steps_max: 100000, pause_max: 1min}";
   std::string heartbeat = "{interval: 1s, misses: 3}";
-  std::string extra;                         // more YAML for every site
+  std::string extra;  // more YAML for every site
   unsigned streams = 4;
-  bool has_wan = false;                      // links go through the relay below
-  LinkShape link;                            // of every directed pair, with has_wan
-  BitsPerSecond egress;                      // of every site, all its links together; 0 = none
+  bool has_wan = false;  // links go through the relay below
+  LinkShape link;        // of every directed pair, with has_wan
+  BitsPerSecond egress;  // of every site, all its links together; 0 = none
 };
 
 class GatewayFleet {
@@ -45,8 +45,8 @@ class GatewayFleet {
 
   // Starts the gateway of a site (again). Waits until it listens.
   Status start_site(std::uint16_t site);
-  void kill_site(std::uint16_t site);        // SIGKILL, and waits for its end
-  Status stop_site(std::uint16_t site);      // SIGTERM, and waits for its end
+  void kill_site(std::uint16_t site);    // SIGKILL, and waits for its end
+  Status stop_site(std::uint16_t site);  // SIGTERM, and waits for its end
 
   [[nodiscard]] static std::string site_name(std::uint16_t site);
   [[nodiscard]] std::string agent_address(std::uint16_t site) const;  // "unix:/..."

@@ -1,4 +1,5 @@
-// Goal: the Gloo backend gives every rank the same, right bits, and a rank that dies or stays away ends the others' calls instead of hanging them.
+// Goal: the Gloo backend gives every rank the same, right bits, and a rank that dies or stays away ends the others' calls instead of
+// hanging them.
 // Method: 1 to 4 real processes, forked before any thread exists; the parent serves their rendezvous over socket pairs.
 
 #include "sync/collectives.h"
@@ -187,7 +188,9 @@ TEST(Collectives, ReductionsAreRightForOneToFourRanksAndAllSizes) {
   for (std::uint32_t ranks = 1; ranks <= 4; ++ranks) {
     run_ranks(ranks, [](KeyValueStore& store, RankId rank, std::uint32_t count) {
       const auto group = form(store, rank, count);
-      for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{2049}, std::size_t{100'003}}) check_reductions(*group, size);
+      for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{2049}, std::size_t{100'003}}) {
+        check_reductions(*group, size);
+      }
     });
   }
 }

@@ -1,5 +1,5 @@
-// Goal: the manifest cuts any set of tensors into the same chunks and shards everywhere. Method: small hand-made manifests, sweeps over ranks
-// and sizes, and the error cases.
+// Goal: the manifest cuts any set of tensors into the same chunks and shards everywhere. Method: small hand-made manifests, sweeps over
+// ranks and sizes, and the error cases.
 
 #include "sync/manifest.h"
 
@@ -10,7 +10,9 @@ namespace {
 
 using compression::kChunkValues;
 
-TensorSpec tensor(std::string name, std::vector<std::uint64_t> shape) { return {std::move(name), compression::ElementType::kFloat32, std::move(shape)}; }
+TensorSpec tensor(std::string name, std::vector<std::uint64_t> shape) {
+  return {std::move(name), compression::ElementType::kFloat32, std::move(shape)};
+}
 
 Manifest make(std::vector<TensorSpec> tensors) {
   auto manifest = Manifest::create(std::move(tensors));

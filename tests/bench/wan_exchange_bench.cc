@@ -1,0 +1,250 @@
+// wan_exchange_bench: K real gateways (TLS, journal) with one synthetic agent each average a vector; times are from "every site has its
+// delta ready" to "every site has applied the update". One line a case, and all of it as JSON. Rates and RTTs are emulated in user space.
+//
+//     wan_exchange_bench --sites 3 --mib 64 --bits 3 --rounds 9 --rate 200 --json out.json
+//
+// seconds_median is the median over the rounds after the first (which measures the error of one exchange without carried residuals).
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/bench/exchange_agent.h"
+#include "tests/support/gateway_fleet.h"
+
+namespace sluice::bench {
+namespace {
+
+struct Case {
+  std::uint16_t sites = 3;
+  double mib = 64.0;
+  double bits = 3.0;
+  unsigned rounds = 9;
+  double rate_mbit = 0.0;  // egress of each site; 0 = loopback as it is
+  double rtt_ms = 0.0;
+  bool has_tls = true;
+  unsigned streams = 4;
+};
+
+struct Outcome {
+  double seconds_median = 0.0;
+  double seconds_min = 0.0;
+  double bytes_sent_per_site = 0.0;
+  double cpu_seconds_per_gb = 0.0;
+  double rms_error_percent = 0.0;
+};
+
+constexpr std::chrono::seconds kRoundTimeout{120};
+
+Result<nlohmann::json> read_json(support::ChildProcess& child) {
+  SLUICE_TRY(const std::string line, child.read_line(kRoundTimeout));
+  auto parsed = nlohmann::json::parse(line, nullptr, false);
+  if (parsed.is_discarded()) return fail(ErrorCode::kInternal, "read from agent", line);
+  return parsed;
+}
+
+support::FleetOptions fleet_options(const Case& test, const std::string& program, const std::filesystem::path& directory) {
+  support::FleetOptions options;
+  options.program = program;
+  options.directory = directory;
+  options.sites = test.sites;
+  options.streams = test.streams;
+  const char* codec = test.bits >= 32.0 ? ", codec: raw32" : test.bits >= 16.0 ? ", codec: bf16" : "";
+  options.compression = fmt::format("{{mode: fixed, bits: {}, warmup_rounds: 0{}}}", codec[0] != '\0' ? 8.0 : test.bits, codec);
+  options.has_wan = test.rate_mbit > 0.0 || test.rtt_ms > 0.0;
+  options.egress = BitsPerSecond{test.rate_mbit * 1e6};
+  options.link.delay = std::chrono::microseconds(static_cast<long>(test.rtt_ms * 500.0));
+  options.extra = "log: {level: warning}\n";
+  return options;
+}
+
+// Sum over the sites of what has left on WAN connections.
+Result<double> total_sent(const support::GatewayFleet& fleet, std::uint16_t sites) {
+  double total = 0.0;
+  for (std::uint16_t site = 0; site < sites; ++site) {
+    SLUICE_TRY(const auto status, fleet.status(site));
+    total += status["wan"]["sent_bytes"].get<double>();
+  }
+  return total;
+}
+
+Status run_round(std::vector<support::ChildProcess>& agents, double& seconds, double& error) {
+  for (auto& agent : agents) SLUICE_CHECK_OK(agent.write("prepare\n"));
+  for (auto& agent : agents) SLUICE_CHECK_OK(read_json(agent).map([](const nlohmann::json&) {}));
+  for (auto& agent : agents) SLUICE_CHECK_OK(agent.write("go\n"));
+  double began = 1e300;
+  double ended = 0.0;
+  for (auto& agent : agents) {
+    SLUICE_TRY(const auto line, read_json(agent));
+    if (line["outcome"].get<int>() != 1) {
+      return fail(ErrorCode::kInternal, "exchange",
+                  fmt::format("a round ended with outcome {} (error {})", line["outcome"].get<int>(), line["code"].get<int>()));
+    }
+    began = std::min(began, line["began"].get<double>());
+    ended = std::max(ended, line["ended"].get<double>());
+    error = std::max(error, line["error"].get<double>());
+  }
+  seconds = ended - began;
+  return {};
+}
+
+Result<Outcome> run_case(const Case& test, const std::string& self, const std::string& program, const std::filesystem::path& directory) {
+  SLUICE_TRY(auto fleet, support::GatewayFleet::start(fleet_options(test, program, directory)));
+  const auto values = static_cast<std::uint64_t>(test.mib * 1024.0 * 1024.0 / 4.0);
+  std::vector<support::ChildProcess> agents;
+  for (std::uint16_t site = 0; site < test.sites; ++site) {
+    support::ChildOptions child;
+    child.arguments = {self,
+                       "--agent",
+                       fleet->agent_address(site),
+                       "--site",
+                       std::to_string(site),
+                       "--sites",
+                       std::to_string(test.sites),
+                       "--values",
+                       std::to_string(values)};
+    child.stderr_file = (directory / fmt::format("agent-{}.log", site)).string();
+    SLUICE_TRY(auto started, support::ChildProcess::start(child));
+    agents.push_back(std::move(started));
+  }
+  for (auto& agent : agents) SLUICE_CHECK_OK(read_json(agent).map([](const nlohmann::json&) {}));
+  for (std::uint16_t site = 0; site < test.sites; ++site) {
+    SLUICE_CHECK_OK(fleet->wait_status(site, "all links up", std::chrono::seconds(20), [](const nlohmann::json& status) {
+      return std::all_of(status["links"].begin(), status["links"].end(), [](const nlohmann::json& link) { return link["up"].get<bool>(); });
+    }));
+  }
+  Outcome outcome;
+  double first = 0.0;
+  double error = 0.0;
+  SLUICE_CHECK_OK(run_round(agents, first, error));
+  outcome.rms_error_percent = error * 100.0;
+  SLUICE_TRY(const double sent_before, total_sent(*fleet, test.sites));
+  std::vector<double> seconds(test.rounds);
+  for (double& each : seconds) SLUICE_CHECK_OK(run_round(agents, each, error));
+  // The gateways publish their counters at most every 50 ms and at least every second.
+  SLUICE_CHECK_OK(fleet->wait_status(0, "last round in the status", std::chrono::seconds(10),
+                                     [&](const nlohmann::json& status) { return status["round"].get<unsigned>() >= test.rounds + 1; }));
+  SLUICE_TRY(const double sent_after, total_sent(*fleet, test.sites));
+  outcome.bytes_sent_per_site = (sent_after - sent_before) / test.rounds / test.sites;
+  std::sort(seconds.begin(), seconds.end());
+  outcome.seconds_median = seconds[seconds.size() / 2];
+  outcome.seconds_min = seconds.front();
+  double cpu = 0.0;
+  for (std::uint16_t site = 0; site < test.sites; ++site) {
+    support::ChildProcess* gateway = fleet->process(site);
+    SLUICE_CHECK_OK(fleet->stop_site(site));
+    cpu += gateway->cpu_seconds();
+  }
+  const double gigabytes = test.mib / 1024.0 * 1.073741824 * (test.rounds + 1) * test.sites;
+  outcome.cpu_seconds_per_gb = cpu / gigabytes;
+  return outcome;
+}
+
+nlohmann::json to_json(const Case& test, const Outcome& outcome) {
+  return {{"sites", test.sites},
+          {"mib", test.mib},
+          {"bits", test.bits},
+          {"rate_mbit", test.rate_mbit},
+          {"rtt_ms", test.rtt_ms},
+          {"tls", test.has_tls},
+          {"rounds", test.rounds},
+          {"seconds_median", outcome.seconds_median},
+          {"seconds_min", outcome.seconds_min},
+          {"bytes_sent_per_site", outcome.bytes_sent_per_site},
+          {"cpu_seconds_per_gb", outcome.cpu_seconds_per_gb},
+          {"rms_error_percent", outcome.rms_error_percent}};
+}
+
+void print_case(const Case& test, const Outcome& outcome) {
+  fmt::print(
+      "{} sites  {:>9.4g} MiB  {:>4.3g} bits  {:>9}  median {:8.4f} s  min {:8.4f} s  sent {:8.3f} MB/site  gateway cpu {:6.3f} s/GB  rms "
+      "error {:.3f} %\n",
+      test.sites, test.mib, test.bits, test.rate_mbit > 0 ? fmt::format("{} Mbit", test.rate_mbit) : "loopback", outcome.seconds_median,
+      outcome.seconds_min, outcome.bytes_sent_per_site * 1e-6, outcome.cpu_seconds_per_gb, outcome.rms_error_percent);
+  std::fflush(stdout);
+}
+
+// The cases of `./run bench exchange`: every size, two and three sites, on loopback and at 200 Mbit/s.
+std::vector<Case> suite(unsigned rounds) {
+  std::vector<Case> cases;
+  for (const double rate : {0.0, 200.0}) {
+    for (const std::uint16_t sites : {std::uint16_t{2}, std::uint16_t{3}}) {
+      for (const double mib : {4.0 / 1024.0, 1.0, 16.0, 64.0, 256.0}) {
+        for (const double bits : {3.0, 5.9}) {
+          if (bits > 3.0 && mib < 64.0) continue;  // the error of PCCL's 8-bit mode only matters where bytes do
+          Case each;
+          each.sites = sites;
+          each.mib = mib;
+          each.bits = bits;
+          each.rate_mbit = rate;
+          each.rounds = mib >= 256.0 ? std::min(rounds, 3U) : rounds;
+          cases.push_back(each);
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+int run_all(const std::vector<Case>& cases, const std::string& self, const std::string& program, const std::string& json_file) {
+  const std::filesystem::path base = std::filesystem::temp_directory_path() / fmt::format("sluice-exchange-{}", ::getpid());
+  nlohmann::json results = nlohmann::json::array();
+  int failures = 0;
+  for (std::size_t index = 0; index < cases.size(); ++index) {
+    const std::filesystem::path directory = base / std::to_string(index);
+    const auto outcome = run_case(cases[index], self, program, directory);
+    if (!outcome) {
+      fmt::print(stderr, "{} sites, {} MiB: {} (logs in {})\n", cases[index].sites, cases[index].mib, outcome.error().to_string(),
+                 directory.string());
+      ++failures;
+      continue;
+    }
+    print_case(cases[index], *outcome);
+    results.push_back(to_json(cases[index], *outcome));
+    std::filesystem::remove_all(directory);
+  }
+  if (!json_file.empty()) std::ofstream(json_file) << results.dump(1) << "\n";
+  if (failures == 0) std::filesystem::remove_all(base);
+  return failures == 0 ? 0 : 1;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Averages a vector between K real gateways and measures time, bytes, processor and error"};
+  Case test;
+  ExchangeAgentOptions agent;
+  std::string json_file;
+  std::string tls = "on";
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string program = (std::filesystem::path(self).parent_path().parent_path().parent_path() / "gateway" / "sluice").string();
+  app.add_option("--sites", test.sites, "Sites (2..16)")->check(CLI::Range(2, 16));
+  app.add_option("--mib", test.mib, "MiB of fp32 values")->check(CLI::PositiveNumber);
+  app.add_option("--bits", test.bits, "Bits per value; 16 = BF16, 32 = RAW32")->check(CLI::Range(0.05, 32.0));
+  app.add_option("--rounds", test.rounds, "Measured rounds")->check(CLI::Range(1, 1000));
+  app.add_option("--rate", test.rate_mbit, "Mbit/s that each site can send; 0 = loopback as it is");
+  app.add_option("--rtt", test.rtt_ms, "Round-trip time in ms");
+  app.add_option("--streams", test.streams, "Bulk connections of each link");
+  app.add_option("--tls", tls, "on; there is no plaintext mode to measure against")->check(CLI::IsMember({"on"}));
+  app.add_option("--json", json_file, "File for the results");
+  app.add_option("--program", program, "The program sluice");
+  app.add_option("--agent", agent.gateway)->group("");
+  app.add_option("--site", agent.site)->group("");
+  app.add_option("--values", agent.values)->group("");
+  CLI11_PARSE(app, argc, argv);
+  agent.sites = test.sites;
+  if (!agent.gateway.empty()) return run_exchange_agent(agent);
+  // Without a size or a number of sites: all cases of `./run bench exchange`.
+  const bool is_suite = app.count("--mib") + app.count("--sites") == 0;
+  return run_all(is_suite ? suite(test.rounds) : std::vector<Case>{test}, self, program, json_file);
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) { return sluice::bench::run(argc, argv); }
