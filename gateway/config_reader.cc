@@ -87,16 +87,16 @@ class ReadingVisitor : public FieldVisitor {
          [&](double number) { return in_range(number, range); });
   }
   void duration(const Field& field, std::chrono::milliseconds& value, Range<std::chrono::milliseconds> range) override {
-    read(field, value, fmt::format("a duration {} to {}, as `30 s`", format_duration(range.min), format_duration(range.max)),
-         parse_duration, [&](std::chrono::milliseconds parsed) { return in_range(parsed, range); });
+    read_quantity(field, value, fmt::format("a duration {} to {}, as `30 s`", format_duration(range.min), format_duration(range.max)),
+                  parse_duration, [&](std::chrono::milliseconds parsed) { return in_range(parsed, range); });
   }
   void size(const Field& field, Bytes& value, Range<Bytes> range) override {
-    read(field, value, fmt::format("a size {} to {}, as `64 MiB`", format_size(range.min), format_size(range.max)), parse_size,
-         [&](Bytes parsed) { return in_range(parsed, range); });
+    read_quantity(field, value, fmt::format("a size {} to {}, as `64 MiB`", format_size(range.min), format_size(range.max)), parse_size,
+                  [&](Bytes parsed) { return in_range(parsed, range); });
   }
   void rate(const Field& field, BitsPerSecond& value, Range<BitsPerSecond> range) override {
-    read(field, value, fmt::format("a rate {} to {}, as `200 Mbit/s`", format_rate(range.min), format_rate(range.max)), parse_rate,
-         [&](BitsPerSecond parsed) { return in_range(parsed, range); });
+    read_quantity(field, value, fmt::format("a rate {} to {}, as `200 Mbit/s`", format_rate(range.min), format_rate(range.max)), parse_rate,
+                  [&](BitsPerSecond parsed) { return in_range(parsed, range); });
   }
   void name(const Field& field, std::string& value, NameKind kind) override {
     if (kind == NameKind::kName) return read_text(field, value, "a name such as `eu-west`", parse_name);
@@ -215,12 +215,20 @@ class ReadingVisitor : public FieldVisitor {
     return false;
   }
 
-  // Numbers and quantities: quotes make text of them, except where the environment fills in a flow map.
+  // Numbers and booleans: quotes make text of them, except where the environment fills in a flow map.
   template <typename T, typename Parse, typename Accept>
   void read(const Field& field, T& value, const std::string& expected, Parse parse, Accept accept) {
     const ConfigNode::Entry* entry = find(field);
     if (entry == nullptr) return;
     read_node(entry->value, path_of(field.key), value, expected, false, parse, accept);
+  }
+
+  // A number with its unit is text in any case.
+  template <typename T, typename Parse, typename Accept>
+  void read_quantity(const Field& field, T& value, const std::string& expected, Parse parse, Accept accept) {
+    const ConfigNode::Entry* entry = find(field);
+    if (entry == nullptr) return;
+    read_node(entry->value, path_of(field.key), value, expected, true, parse, accept);
   }
 
   template <typename T, typename Parse>

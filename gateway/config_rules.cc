@@ -22,6 +22,7 @@ class RuleChecker {
 
   std::vector<ConfigProblem> run() {
     check_sites();
+    if (!problems_.empty()) return std::move(problems_);  // what follows would repeat it
     check_dial();
     check_own_site();
     check_coordination();

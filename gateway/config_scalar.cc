@@ -216,11 +216,13 @@ Parsed<std::string> parse_name(std::string_view text) {
   using P = Parsed<std::string>;
   if (text.empty()) return P::bad("empty");
   if (text.size() > 63) return P::bad(fmt::format("{} characters, at most 63", text.size()));
-  if (!is_lower_or_digit(text.front()) || !is_lower_or_digit(text.back())) return P::bad("first and last must be a letter or digit");
-  const auto stray = std::find_if(text.begin(), text.end(), [](char c) { return !is_lower_or_digit(c) && c != '-'; });
-  if (stray == text.end()) return P::good(std::string(text));
-  const std::string hint = lower(text) != text ? fmt::format("; did you mean `{}`?", lower(text)) : std::string();
-  return P::bad(fmt::format("only a-z, 0-9 and hyphens{}", hint));
+  const bool known = std::all_of(text.begin(), text.end(), [](char c) { return is_lower_or_digit(c) || c == '-'; });
+  if (!known) {
+    const std::string hint = lower(text);
+    return P::bad("only a-z, 0-9 and hyphens" + (hint != text ? fmt::format("; did you mean `{}`?", hint) : std::string()));
+  }
+  if (text.front() == '-' || text.back() == '-') return P::bad("first and last must be a letter or digit");
+  return P::good(std::string(text));
 }
 
 Parsed<std::string> parse_domain(std::string_view text) {

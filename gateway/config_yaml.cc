@@ -20,9 +20,26 @@ namespace {
 // Thrown by the handler to leave the parser, caught in read_config_tree; the problem has been recorded.
 struct StopReading {};
 
+// Whether a scalar that begins with a quote also ends with one. In double quotes a backslash hides the next character, in single quotes
+// a doubled quote stands for itself. True for what is not quoted.
+bool is_quote_closed(std::string_view scalar) {
+  if (scalar.empty() || (scalar.front() != '"' && scalar.front() != '\'')) return true;
+  const char quote = scalar.front();
+  for (std::size_t at = 1; at < scalar.size(); ++at) {
+    if (quote == '"' && scalar[at] == '\\') {
+      ++at;
+    } else if (scalar[at] == quote) {
+      if (quote == '"' || scalar.substr(at, 2) != "''") return true;
+      ++at;
+    }
+  }
+  return false;
+}
+
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(ConfigTree& tree, const EnvironmentLookup& environment) : tree_(tree), environment_(environment) {}
+  TreeBuilder(ConfigTree& tree, std::string_view text, const EnvironmentLookup& environment)
+      : tree_(tree), text_(text), environment_(environment) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1) {
@@ -49,10 +66,11 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    refuse_open_quote(mark);
     if (expects_key()) return begin_entry(mark, tag, value);
     ConfigNode node = make_node(ConfigNode::Kind::kScalar, mark);
     node.quoted = tag == "!";
-    Parsed<std::string> text = substitute_environment(value, environment_);
+    Parsed<std::string> text = environment_ ? substitute_environment(value, environment_) : Parsed<std::string>::good(value);
     if (!text.value) {
       report(mark, ErrorCode::kConfigBadValue, text.trouble);
       node.text = value;
@@ -122,6 +140,13 @@ class TreeBuilder : public YAML::EventHandler {
     report(mark, ErrorCode::kConfigSyntax, "tags (`!name`) are not supported");
   }
 
+  // yaml-cpp takes the end of the file for a closing quote, and with it everything in between.
+  void refuse_open_quote(const YAML::Mark& mark) {
+    if (is_quote_closed(text_.substr(std::min(static_cast<std::size_t>(mark.pos), text_.size())))) return;
+    report(mark, ErrorCode::kConfigSyntax, "the closing quote is missing");
+    throw StopReading{};
+  }
+
   void begin_entry(const YAML::Mark& mark, const std::string& tag, const std::string& key) {
     Open& open = stack_.back();
     if (key == "<<" && tag != "!") {
@@ -176,6 +201,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   ConfigTree& tree_;
+  std::string_view text_;
   const EnvironmentLookup& environment_;
   std::vector<Open> stack_;
   std::size_t nodes_ = 0;
@@ -228,10 +254,11 @@ ConfigTree read_config_tree(std::string_view text, const EnvironmentLookup& envi
     tree.problems.push_back(std::move(*bad));
     return tree;
   }
+  if (text.substr(0, 3) == "\xef\xbb\xbf") text.remove_prefix(3);  // a byte order mark; positions count from behind it
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    TreeBuilder builder(tree, environment);
+    TreeBuilder builder(tree, text, environment);
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const StopReading&) {

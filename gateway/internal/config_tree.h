@@ -43,6 +43,7 @@ struct ConfigTree {
 // Value of an environment variable, or nothing when it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
+// An empty `environment` leaves ${...} as it is written.
 ConfigTree read_config_tree(std::string_view text, const EnvironmentLookup& environment);
 
 }  // namespace sluice::gateway
