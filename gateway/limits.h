@@ -14,13 +14,13 @@ namespace sluice::gateway {
 inline constexpr std::chrono::milliseconds kFirstByteTimeout{5'000};   // TCP accept to the first byte of the ClientHello
 inline constexpr std::chrono::milliseconds kHandshakeTimeout{10'000};  // TLS handshake, first byte to finished
 inline constexpr std::chrono::milliseconds kHelloTimeout{5'000};       // handshake finished to Hello
-inline constexpr std::chrono::milliseconds kConnectTimeout{5'000};     // TCP connect, for each address of the name
+inline constexpr std::chrono::milliseconds kConnectTimeout{3'000};     // TCP connect, for each address of the name: two SYNs
 inline constexpr std::chrono::milliseconds kFarewellTimeout{1'000};    // to get a Goodbye out before a connection is closed
 inline constexpr std::chrono::milliseconds kAcceptPause{100};          // after EMFILE, ENFILE or ENOMEM: other sockets may close meanwhile
 
 // Delay before a connection that failed is tried again: doubles from the first to the last, each drawn from its upper half.
 inline constexpr std::chrono::milliseconds kReconnectDelayMin{50};
-inline constexpr std::chrono::milliseconds kReconnectDelayMax{5'000};
+inline constexpr std::chrono::milliseconds kReconnectDelayMax{2'000};
 // After a refusal that only a person can lift (settings differ, certificate of another site, replaced by another process).
 inline constexpr std::chrono::milliseconds kReconnectDelayRefused{5'000};
 

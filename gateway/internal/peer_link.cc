@@ -203,7 +203,7 @@ void PeerLink::accept(OpenedConnection opened) {
     return hand_back(std::move(opened), ErrorCode::kLinkClosed, "no control connection of this process");
   } else if (const auto old = bulk_.find(index); old != bulk_.end()) {
     old->second.stream->post_close(Error{ErrorCode::kLinkReplaced, "exchange data", "replaced by a newer connection"});
-    retire(old->second);
+    retire(index, old->second);
     lanes_.close_lane(index);
     bulk_.erase(old);
   }
@@ -264,6 +264,7 @@ void PeerLink::adopt(unsigned index, OpenedConnection opened, std::optional<wire
   config.limiter = index == 0 ? nullptr : shared_.limiter;
   Connection connection;
   connection.id = next_id_++;
+  connection.adopted_at = Clock::now();
   connection.counters = opened.channel->counters();
   asio::io_context& context = index == 0 ? shared_.io.front() : shared_.io.worker(shared_.workers_given++);
   connection.stream = std::make_shared<PeerStream>(context, std::move(opened.channel), config, make_events(index, connection.id));
@@ -295,7 +296,10 @@ void PeerLink::watch_expiry(std::chrono::system_clock::time_point not_after) {
   });
 }
 
-void PeerLink::retire(Connection& connection) {
+void PeerLink::retire(unsigned index, Connection& connection) {
+  // What held for a while is dialled again at once, what flaps after growing delays.
+  const auto dial = dials_.find(index);
+  if (dial != dials_.end() && Clock::now() - connection.adopted_at > kReconnectDelayMax) dial->second->delay = std::chrono::milliseconds(0);
   totals_.sent_bytes += connection.counters->sent.load(std::memory_order_relaxed);
   totals_.received_bytes += connection.counters->received.load(std::memory_order_relaxed);
   connection = Connection{};
@@ -307,7 +311,7 @@ void PeerLink::drop_session(const Error& reason, bool say_goodbye) {
   forget_dials();
   for (auto& [index, connection] : bulk_) {
     connection.stream->post_close(reason);
-    retire(connection);
+    retire(index, connection);
     lanes_.close_lane(index);
   }
   bulk_.clear();
@@ -317,7 +321,7 @@ void PeerLink::drop_session(const Error& reason, bool say_goodbye) {
     } else {
       control_.stream->post_close(reason);
     }
-    retire(control_);
+    retire(0, control_);
   }
   expiry_timer_.cancel();
   early_control_.clear();
@@ -327,10 +331,6 @@ void PeerLink::drop_session(const Error& reason, bool say_goodbye) {
 void PeerLink::go_down(const std::string& reason) {
   if (!is_up_) return;
   is_up_ = false;
-  // A link that held for a while is dialled again at once, one that flaps after growing delays.
-  if (totals_.up_since && Clock::now() - *totals_.up_since > kReconnectDelayMax) {
-    for (auto& [index, dial] : dials_) dial->delay = std::chrono::milliseconds(0);
-  }
   totals_.up_since.reset();
   log_warning("link", "{} is down: {}", peer_.name, reason);
   if (shared_.callbacks.on_down) shared_.callbacks.on_down(peer_.site, reason);
@@ -422,7 +422,7 @@ void PeerLink::on_closed(unsigned index, std::uint64_t id, const Error& reason) 
   }
   log_info("link", "{}: bulk connection {} ended: {}", peer_.name, index, reason.to_string());
   totals_.last_error = reason.to_string();
-  retire(*connection);
+  retire(index, *connection);
   bulk_.erase(index);
   lanes_.close_lane(index);
   if (bulk_.empty()) go_down(fmt::format("the last bulk connection ended: {}", reason.detail));

@@ -72,6 +72,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
     std::shared_ptr<PeerStream> stream;
     std::shared_ptr<ByteCounters> counters;
     std::uint64_t id = 0;  // never used twice: events of earlier connections are told apart by it
+    TimePoint adopted_at{};
   };
   struct Dial {
     explicit Dial(asio::io_context& loop) : timer(loop) {}
@@ -105,7 +106,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   void update_up();
   void go_down(const std::string& reason);
   void drop_session(const Error& reason, bool say_goodbye);
-  void retire(Connection& connection);
+  void retire(unsigned index, Connection& connection);
   void deliver_early();
 
   LinkContext& shared_;

@@ -3,6 +3,7 @@
 // authority made for the test.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "gateway/internal/greeting.h"
 #include "tests/support/link_pair.h"
@@ -161,6 +162,40 @@ TEST_F(LinkRefusal, HandshakesAreLimitedEachSecond) {
     for (RawTlsClient& client : clients) client.step();
     return node_.was_refused("flood");
   }));
+}
+
+TEST_F(LinkRefusal, AcceptingGoesOnAfterDescriptorsRanOut) {
+  start();
+  const internal::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(node_.links->listening_port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const TimePoint since = Clock::now();
+  EXPECT_TRUE(until([&] { return Clock::now() - since > 2 * kAcceptPause; }));
+  EXPECT_TRUE(node_.refusals.empty());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_EQ(::send(client.get(), "GET ", 4, MSG_NOSIGNAL), 4);
+  EXPECT_TRUE(until([&] { return node_.was_refused("not_tls"); }));
+}
+
+TEST_F(LinkRefusal, LinkEndsWhenThePeersCertificateExpires) {
+  const auto now = std::chrono::system_clock::now();
+  start();
+  const auto tls = certificates_.context({site_uri(TestCertificates::kDomain, "s0")}, {now - std::chrono::hours(1), now + std::chrono::seconds(2)});
+  RawTlsClient control(node_.links->listening_port(), tls);
+  ASSERT_TRUE(until([&] { return control.step() || control.is_up(); }));
+  control.send(internal::make_hello(test::link_config(0, 2), 0));
+  EXPECT_TRUE(until([&] { return control.step(); }));
+  EXPECT_GE(std::chrono::system_clock::now(), now + std::chrono::milliseconds(900));
+  EXPECT_NE(node_.links->stats(kDialler).last_error.find("expired"), std::string::npos) << node_.links->stats(kDialler).last_error;
 }
 
 TEST_F(LinkRefusal, PeerThatFallsSilentIsDown) {
