@@ -1,7 +1,8 @@
 #pragma once
 
 // Named WANs for the relay: measured rates and round trips between cloud regions, and a few synthetic ones. Pure; any thread.
-// Measured figures: profiles/throughput.csv (64 TCP flows for 5 s, counted at the receiver) and profiles/latency.csv of the Skyplane project, 2022.
+// Measured figures: profiles/throughput.csv (64 TCP flows for 5 s, counted at the receiver) and profiles/latency.csv of the Skyplane
+// project, 2022.
 
 #include <cstdint>
 #include <string>

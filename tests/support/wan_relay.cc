@@ -180,7 +180,8 @@ class WanRelay::Impl::Connection : public std::enable_shared_from_this<Connectio
     asio::error_code ignored;
     target_.open(tcp::v4(), ignored);
     target_.set_option(asio::socket_base::receive_buffer_size(kSocketBufferBytes), ignored);
-    target_.async_connect(tcp::endpoint(asio::ip::address_v4::loopback(), target_port_), [self = shared_from_this()](asio::error_code error) {
+    const tcp::endpoint target(asio::ip::address_v4::loopback(), target_port_);
+    target_.async_connect(target, [self = shared_from_this()](asio::error_code error) {
       if (error) return self->after(self->backward_.link.clock.shape().delay, [self] { self->break_off(); });
       tune(self->target_);
       self->backward_.is_open = true;

@@ -1,5 +1,5 @@
-// sluice_wan_relay FILE: runs a WAN relay from a JSON file (docs/reference/demo.md), prints the ports it listens on as one line of JSON, and
-// obeys one JSON command a line on standard input until that ends: a parent that dies takes its relay along.
+// sluice_wan_relay FILE: runs a WAN relay from a JSON file (docs/reference/demo.md), prints the ports it listens on as one line of
+// JSON, and obeys one JSON command a line on standard input until that ends: a parent that dies takes its relay along.
 //   file:     {"sites":3,"preset":"us-eu-ap","routes":[{"from":0,"to":1,"target":7001,"listen":0},...],
 //              "links":[{"from":0,"to":1,"delay_ms":42,"rate_mbit":200,"queue_kib":256}],"egress":[{"site":0,"rate_mbit":500}]}
 //   commands: {"links":[{"from":0,"to":1,"blackhole":true}]}   {"egress":[...]}   {"counters":true}
@@ -79,7 +79,8 @@ Result<json> open_routes(const json& settings, std::uint16_t sites, WanRelay& re
     const SiteId from = site_of(route, "from", sites);
     const SiteId to = site_of(route, "to", sites);
     if (from == to) throw std::out_of_range("a route leads from a site to itself");
-    SLUICE_TRY(const auto port, relay.add_route(from, to, route.at("target").get<std::uint16_t>(), route.value("listen", std::uint16_t{0})));
+    const auto target = route.at("target").get<std::uint16_t>();
+    SLUICE_TRY(const auto port, relay.add_route(from, to, target, route.value("listen", std::uint16_t{0})));
     ports.push_back({{"from", from.value}, {"to", to.value}, {"port", port}});
   }
   return json{{"ports", ports}};
