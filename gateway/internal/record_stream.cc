@@ -73,7 +73,10 @@ void RecordStream::send(OutgoingRecord record) {
 void RecordStream::send_ahead(OutgoingRecord record) {
   if (is_closed_ || is_finishing_) return;
   queue_bytes_ += record.bytes();
-  queue_.insert(queue_.begin() + (front_sent_ > 0 ? 1 : 0), std::move(record));
+  // Behind what is on its way and behind earlier ones of its kind: acknowledgements count up.
+  auto at = queue_.begin() + (front_sent_ > 0 ? 1 : 0);
+  while (at != queue_.end() && !at->is_frame()) ++at;
+  queue_.insert(at, std::move(record));
   write_turn();
 }
 
