@@ -71,6 +71,7 @@ int run_exchange_agent(const ExchangeAgentOptions& options) {
   std::fflush(stdout);
   std::string command;
   std::vector<float> before;
+  sluice_agent_statistics stats{};
   for (std::uint64_t round = 1; std::getline(std::cin, command); ++round) {
     // "prepare" and "go" come apart, so that all sites have their delta before the clock starts.
     before = parameters;
@@ -84,12 +85,21 @@ int run_exchange_agent(const ExchangeAgentOptions& options) {
     const TimePoint began = Clock::now();
     const int code = sluice_agent_step(agent, 1, 0.0, &result);
     const TimePoint ended = Clock::now();
+    sluice_agent_statistics after{};
+    after.struct_bytes = sizeof after;
+    sluice_agent_stats(agent, &after);
     // Only the first round has no residual from an earlier one in it.
     const bool is_measured = round == 1 && options.site == 0 && result.outcome == SLUICE_STEP_COMMITTED;
-    const nlohmann::json line = {
-        {"event", "round"},           {"code", code},
-        {"outcome", result.outcome},  {"began", seconds_of(began)},
-        {"ended", seconds_of(ended)}, {"error", is_measured ? relative_error(noise, before, parameters, options.sites, round) : 0.0}};
+    const nlohmann::json line = {{"event", "round"},
+                                 {"code", code},
+                                 {"outcome", result.outcome},
+                                 {"began", seconds_of(began)},
+                                 {"ended", seconds_of(ended)},
+                                 {"encode_us", after.encode_us - stats.encode_us},
+                                 {"decode_us", after.decode_us - stats.decode_us},
+                                 {"wait_us", after.wait_us - stats.wait_us},
+                                 {"error", is_measured ? relative_error(noise, before, parameters, options.sites, round) : 0.0}};
+    stats = after;
     std::printf("%s\n", line.dump().c_str());
     std::fflush(stdout);
   }

@@ -34,6 +34,7 @@ struct Case {
 };
 
 struct Outcome {
+  std::string phases;  // of the last round at the first site
   double seconds_median = 0.0;
   double seconds_min = 0.0;
   double bytes_sent_per_site = 0.0;
@@ -75,7 +76,18 @@ Result<double> total_sent(const support::GatewayFleet& fleet, std::uint16_t site
   return total;
 }
 
-Status run_round(std::vector<support::ChildProcess>& agents, double& seconds, double& error) {
+// Where the last round's time went: at the first site's gateway, and in its agent.
+Result<std::string> describe_phases(const support::GatewayFleet& fleet, const nlohmann::json& agent) {
+  SLUICE_TRY(const auto status, fleet.status(0));
+  const auto& phases = status["rounds"].back()["phase_seconds"];
+  const auto ms = [](const nlohmann::json& seconds) { return seconds.get<double>() * 1e3; };
+  return fmt::format(
+      "last round, ms: open {:.1f}, contribute {:.1f}, combine {:.1f}, commit {:.1f}; agent: encode {:.1f}, decode {:.1f}, wait {:.1f}",
+      ms(phases["open"]), ms(phases["contribute"]), ms(phases["combine"]), ms(phases["commit"]), agent["encode_us"].get<double>() * 1e-3,
+      agent["decode_us"].get<double>() * 1e-3, agent["wait_us"].get<double>() * 1e-3);
+}
+
+Status run_round(std::vector<support::ChildProcess>& agents, double& seconds, double& error, nlohmann::json& last) {
   for (auto& agent : agents) SLUICE_CHECK_OK(agent.write("prepare\n"));
   for (auto& agent : agents) SLUICE_CHECK_OK(read_json(agent).map([](const nlohmann::json&) {}));
   for (auto& agent : agents) SLUICE_CHECK_OK(agent.write("go\n"));
@@ -90,6 +102,7 @@ Status run_round(std::vector<support::ChildProcess>& agents, double& seconds, do
     began = std::min(began, line["began"].get<double>());
     ended = std::max(ended, line["ended"].get<double>());
     error = std::max(error, line["error"].get<double>());
+    if (&agent == &agents.front()) last = line;
   }
   seconds = ended - began;
   return {};
@@ -123,14 +136,16 @@ Result<Outcome> run_case(const Case& test, const std::string& self, const std::s
   Outcome outcome;
   double first = 0.0;
   double error = 0.0;
-  SLUICE_CHECK_OK(run_round(agents, first, error));
+  nlohmann::json last;
+  SLUICE_CHECK_OK(run_round(agents, first, error, last));
   outcome.rms_error_percent = error * 100.0;
   SLUICE_TRY(const double sent_before, total_sent(*fleet, test.sites));
   std::vector<double> seconds(test.rounds);
-  for (double& each : seconds) SLUICE_CHECK_OK(run_round(agents, each, error));
+  for (double& each : seconds) SLUICE_CHECK_OK(run_round(agents, each, error, last));
   // The gateways publish their counters at most every 50 ms and at least every second.
   SLUICE_CHECK_OK(fleet->wait_status(0, "last round in the status", std::chrono::seconds(10),
                                      [&](const nlohmann::json& status) { return status["round"].get<unsigned>() >= test.rounds + 1; }));
+  SLUICE_TRY(outcome.phases, describe_phases(*fleet, last));
   SLUICE_TRY(const double sent_after, total_sent(*fleet, test.sites));
   outcome.bytes_sent_per_site = (sent_after - sent_before) / test.rounds / test.sites;
   std::sort(seconds.begin(), seconds.end());
@@ -165,9 +180,9 @@ nlohmann::json to_json(const Case& test, const Outcome& outcome) {
 void print_case(const Case& test, const Outcome& outcome) {
   fmt::print(
       "{} sites  {:>9.4g} MiB  {:>4.3g} bits  {:>9}  median {:8.4f} s  min {:8.4f} s  sent {:8.3f} MB/site  gateway cpu {:6.3f} s/GB  rms "
-      "error {:.3f} %\n",
+      "error {:.3f} %\n    {}\n",
       test.sites, test.mib, test.bits, test.rate_mbit > 0 ? fmt::format("{} Mbit", test.rate_mbit) : "loopback", outcome.seconds_median,
-      outcome.seconds_min, outcome.bytes_sent_per_site * 1e-6, outcome.cpu_seconds_per_gb, outcome.rms_error_percent);
+      outcome.seconds_min, outcome.bytes_sent_per_site * 1e-6, outcome.cpu_seconds_per_gb, outcome.rms_error_percent, outcome.phases);
   std::fflush(stdout);
 }
 
