@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -60,6 +61,8 @@ Result<ChildProcess> ChildProcess::start(const ChildOptions& options) {
       const int file = ::open(options.stderr_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
       if (file >= 0) ::dup2(file, STDERR_FILENO);
     }
+    // Sockets of the parent that were not opened with SOCK_CLOEXEC would stay open here after the parent has closed them.
+    ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     ::execve(argument_pointers[0], argument_pointers.data(), environment_pointers.data());
     ::_exit(127);
   }
