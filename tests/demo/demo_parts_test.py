@@ -78,7 +78,7 @@ class RoundsAreCheckedAtEverySite(unittest.TestCase):
         book.add("us", self.status("a"))
         self.assertIn("not reported by eu", book.problems(1)[0])
         book.add("eu", self.status("b", sites=["us"]))
-        self.assertIn("state_digest differs", book.problems(1)[0])
+        self.assertIn("state_digest is not the same", book.problems(1)[0])
         self.assertIn("went without eu", book.problems(1)[1])
 
 

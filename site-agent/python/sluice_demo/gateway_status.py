@@ -39,6 +39,11 @@ class RoundBook:
     def last_round_everywhere(self):
         return min((self.latest.get(name, {}).get("round", 0) for name in self.site_names), default=0)
 
+    def is_complete(self, rounds):
+        """True once every site has reported the last round with its digest."""
+        sites = self.rounds.get(rounds, {})
+        return all(sites.get(name, {}).get("state_digest") for name in self.site_names)
+
     def bytes_sent(self):
         return sum(self.latest.get(name, {}).get("wan", {}).get("sent_bytes", 0) for name in self.site_names)
 
@@ -57,9 +62,9 @@ class RoundBook:
             if missing:
                 found.append(f"round {number} was not reported by {', '.join(missing)}")
             for field in ("state_digest", "update_digest"):
-                if len({one.get(field) for one in sites.values()}) > 1:
+                if len({one.get(field) for one in sites.values()}) > 1 or not all(one.get(field) for one in sites.values()):
                     seen = ", ".join(f"{name} {one.get(field)}" for name, one in sites.items())
-                    found.append(f"round {number}: {field} differs: {seen}")
+                    found.append(f"round {number}: {field} is not the same everywhere: {seen}")
             left_out = [name for name in self.site_names if any(name not in one.get("sites", self.site_names) for one in sites.values())]
             if left_out:
                 found.append(f"round {number} went without {', '.join(left_out)}")

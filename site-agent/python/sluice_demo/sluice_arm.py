@@ -105,7 +105,7 @@ class SluiceArm:
             progress.show(self.describe())
             time.sleep(0.5)
         limit = time.monotonic() + LAST_ROUND_SECONDS
-        while self.book.last_round_everywhere() < self.options.rounds and time.monotonic() < limit:
+        while not self.book.is_complete(self.options.rounds) and time.monotonic() < limit:
             self.poll()
             time.sleep(0.2)
         self.poll()

@@ -102,6 +102,7 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), arguments.clip)
+        handle.report_loss(loss.item())  # for the dashboard
         optimizer.step()
         schedule.step()
         if step % 10 == 0 or step == arguments.steps:
@@ -110,7 +111,7 @@ def main():
     end_sum, count = held_out_sums(model, held_out, arguments, part, parts)
     result = {"site": arguments.site, "rank": rank, "parameters": sum(parameter.numel() for parameter in model.parameters()),
               "held_out_bytes": count, "loss_start_sum": start_sum, "loss_sum": end_sum, "seconds": seconds,
-              "parameter_hash": parameter_hash(model), "rounds": getattr(handle, "round", 0)}
+              "parameter_hash": parameter_hash(model), "rounds": handle.round}
     handle.close()
     with open(arguments.result, "w", encoding="ascii") as file:
         json.dump(result, file)
