@@ -9,7 +9,7 @@ import time
 from sluice_demo import gateway_status, settings, site_files
 from sluice_demo.children import ChildFailed
 
-READY_SECONDS = 60          # for the gateways to answer and to reach each other
+READY_SECONDS = 120         # for the gateways to reach each other, and then for the training processes to reach them
 LAST_ROUND_SECONDS = 20     # for the last commit to be seen everywhere
 SOCKET_PATH_MAX = 107       # sockaddr_un
 
@@ -82,12 +82,21 @@ class SluiceArm:
             port = site_files.free_ports(1)[0]
             for rank in range(self.options.ranks):
                 argv = [self.options.python, "-m", "sluice_demo.train", "--site", index, "--sites", len(self.sites), "--seed", seed,
-                        "--result", self.result_path(site, rank), *settings.training_argv(self.options)]
+                        "--result", self.result_path(site, rank), "--start-file", self.start_file(), *settings.training_argv(self.options)]
                 if self.options.save_deltas and self.codec == "grid":
                     argv += ["--save-deltas", os.path.join(self.options.save_deltas, f"seed-{seed}")]
                 ranks = {"RANK": str(rank), "WORLD_SIZE": str(self.options.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
                 self.trainers.append(self.children.start(
                     f"train-{site.name}-{rank}", argv, {**environment, **ranks, "SLUICE_GATEWAY": f"unix:{self.socket_path(site)}"}))
+
+    def start_file(self):
+        return os.path.join(self.folder, "start")
+
+    def all_attached(self):
+        """A site without agents is not waited for in a round: every rank is to be there before the first step."""
+        self.poll()
+        return all(sum(1 for agent in self.book.latest.get(name, {}).get("agents", []) if agent.get("connected")) == self.options.ranks
+                   for name in self.names)
 
     def result_path(self, site, rank):
         return os.path.join(self.folder, f"result-{site.name}-{rank}.json")
@@ -97,6 +106,9 @@ class SluiceArm:
         self.prepare()
         self.start_gateways()
         self.start_trainers(seed, environment)
+        wait_for(self.all_attached, READY_SECONDS, self.children, "the training processes to reach their gateways")
+        with open(self.start_file(), "w", encoding="ascii"):
+            pass
         while not self.children.reap(self.trainers):
             if time.monotonic() - started > time_limit:
                 raise ChildFailed(f"training through the gateways took more than {time_limit:.0f} s; logs are in {self.folder}")

@@ -23,6 +23,9 @@ from sluice_demo import settings, text_data, tiny_gpt
 from sluice_demo.delta_recorder import DeltaRecorder
 
 
+START_SECONDS = 300  # for the slowest site to be there
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--site", type=int, default=0, help="index of the site that this rank belongs to")
@@ -31,6 +34,7 @@ def parse_arguments():
     parser.add_argument("--text", default=text_data.FORTUNES, help="folder of text files")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--result", required=True, help="JSON file to write at the end")
+    parser.add_argument("--start-file", metavar="FILE", help="wait for this file before the first step, so that the sites begin together")
     parser.add_argument("--save-deltas", metavar="DIR", help="write what the site contributed to each round there")
     settings.add_training_arguments(parser)
     return parser.parse_args()
@@ -70,6 +74,14 @@ def parameter_hash(model):
     return digest.hexdigest()
 
 
+def wait_for_start(path):
+    limit = time.monotonic() + START_SECONDS
+    while not os.path.exists(path):
+        if time.monotonic() > limit:
+            raise SystemExit(f"train: no {path} after {START_SECONDS} s")
+        time.sleep(0.05)
+
+
 def say(**fields):
     print(json.dumps(fields), flush=True)
 
@@ -94,6 +106,8 @@ def main():
 
     part, parts = (rank, world) if arguments.all_sites else (arguments.site * world + rank, arguments.sites * world)
     start_sum, _ = held_out_sums(model, held_out, arguments, part, parts)
+    if arguments.start_file:
+        wait_for_start(arguments.start_file)
     started = time.monotonic()
     for step in range(1, arguments.steps + 1):
         batches = [source.next() for source in sources]
