@@ -1,5 +1,5 @@
-"""Goal: `python -m sluice_demo` starts everything, trains over three gateways, agrees in every round, writes its figures, and leaves nothing
-running. Method: the real programs of this build, a run of a few rounds without WAN delay; once to the end, once with a gateway killed."""
+"""Goal: `python -m sluice_demo` starts everything, trains over three gateways, agrees in every round, writes its figures, and leaves
+nothing running. Method: the real programs of this build, a few rounds without WAN delay; once to the end, once with a gateway killed."""
 
 import importlib.util
 import json
@@ -16,7 +16,8 @@ SHORT = ["--binary-dir", BINARY_DIR, "--wan", "none", "--warmup", "10", "--width
 
 
 def demo(*arguments):
-    return subprocess.Popen([sys.executable, "-m", "sluice_demo", *SHORT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", "sluice_demo", *SHORT, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def processes_naming(folder):
