@@ -23,6 +23,7 @@ struct AskOptions {
 
 int report(const Error& error) {
   fmt::print(stderr, "{}\n", error.to_string());
+  if (error.code == ErrorCode::kInvalidArgument) return kExitUsage;
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kTimeout ? kExitCannotConnect : kExitFailed;
 }
 
@@ -60,7 +61,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* description, 
   CLI::App* command = app.add_subcommand(name, description);
   CLI::Option* admin = command->add_option("--admin", options.admin, "host:port of the gateway's admin interface");
   admin->envname("SLUICE_ADMIN")->default_val("127.0.0.1:7480");
-  command->add_option("--config", options.config_file, "The gateway's configuration file, for its admin address")->excludes(admin);
+  command->add_option("-c,--config", options.config_file, "The gateway's configuration file, for its admin address, in place of --admin");
   command->add_option("-o,--output", options.output, "table or json")->check(CLI::IsMember({"table", "json"}));
   return command;
 }
