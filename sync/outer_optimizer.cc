@@ -1,6 +1,6 @@
 #include "sync/outer_optimizer.h"
 
-#include <algorithm>
+#include <cstring>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -51,7 +51,8 @@ void apply_outer_step(const OuterConfig& config, float scale, std::span<const fl
 
 Digest state_digest(std::span<const float> parameters, std::span<const float> momentum) {
   const ByteSpan kept = bytes_of(momentum);
-  const bool is_untouched = std::all_of(kept.begin(), kept.end(), [](std::uint8_t byte) { return byte == 0; });
+  // All bytes are zero when the first one is and each equals the next: memcmp runs at the speed of memory.
+  const bool is_untouched = kept.empty() || (kept[0] == 0 && std::memcmp(kept.data(), kept.data() + 1, kept.size() - 1) == 0);
   const Digest parts[2] = {xxh3_128(bytes_of(parameters)), xxh3_128(is_untouched ? ByteSpan{} : kept)};
   return combine_digests(parts);
 }

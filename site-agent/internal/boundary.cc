@@ -17,6 +17,7 @@ using compression::kChunkValues;
 // chunks are looked at whole, because a few hundred samples would not.
 constexpr std::size_t kSketchRun = 256;
 constexpr std::size_t kSketchStride = 8;
+constexpr std::size_t kSketchSamples = 524'288;  // enough for a large shard: the error of a bin falls with its count
 constexpr std::size_t kSketchWholeBelow = 65'536;
 // A rank may break a group and another be formed between two agreements; more than that in one boundary is not progress.
 constexpr int kAgreementAttemptsMax = 3;
@@ -209,12 +210,13 @@ float Boundary::sketch_weight() const {
 compression::Sketch Boundary::make_sketch(float weight) const {
   const ShardState& state = parts_.session->state();
   compression::Sketch sketch;
+  const std::size_t shard_values = parts_.manifest->values_of(state.chunks()).count();
   std::vector<float> delta;
   std::vector<float> residual;
   for (std::uint32_t index = state.chunks().begin; index < state.chunks().end; ++index) {
     const ChunkId chunk(index);
     const std::size_t size = parts_.manifest->chunk_values(chunk).count();
-    const std::size_t stride = size < kSketchWholeBelow ? 1 : kSketchStride;
+    const std::size_t stride = size < kSketchWholeBelow ? 1 : std::max(kSketchStride, shard_values / kSketchSamples);
     delta.clear();
     residual.clear();
     for (std::size_t begin = 0; begin < size; begin += stride * kSketchRun) {
