@@ -9,8 +9,7 @@
 #include "compression/frame_decoder.h"
 #include "compression/internal/chunk_sample.h"
 #include "compression/internal/dense_coder.h"
-#include "compression/internal/frame_hash.h"
-#include "compression/internal/frame_layout.h"
+#include "compression/internal/frame_writer.h"
 #include "compression/internal/grid_value.h"
 #include "compression/internal/sparse_coder.h"
 
@@ -45,13 +44,19 @@ FrameHeader grid_header(std::size_t count, float step, ChunkId chunk, ElementTyp
   return header;
 }
 
-GridSource short_source(std::span<const float> delta, float weight, std::span<std::int16_t> residual, float previous_step, float step) {
+Status check_decay(float decay) {
+  if (decay >= 0.0625F && decay <= 1.0F) return {};
+  return fail(ErrorCode::kInvalidArgument, kOperation, fmt::format("residual decay {} is outside 1/16 .. 1", decay));
+}
+
+GridSource short_source(std::span<const float> delta, float weight, std::span<std::int16_t> residual, float previous_step, float step,
+                        float decay) {
   GridSource source;
   source.kind = SourceKind::kShortResidual;
   source.delta = delta.data();
   source.weight = weight / step;
   source.short_residual = residual.data();
-  source.short_scale = previous_step / step / kShortResidualUnits;
+  source.short_scale = multiply(decay, previous_step / step / kShortResidualUnits);
   source.step = step;
   return source;
 }
@@ -73,12 +78,7 @@ struct FrameEncoder::Impl {
   std::vector<std::uint8_t> plain;   // frame with a payload of fixed size
   std::vector<std::uint8_t> second;  // the other candidate for a small chunk
 
-  EncodedFrame finish(FrameHeader header, std::uint8_t* payload) {
-    std::uint8_t* frame = payload - kFrameHeaderBytes;
-    write_frame_header(header, frame);
-    const std::size_t hashed = kFrameHeaderBytes + header.payload_bytes;
-    store_le(frame + hashed, frame_hash(ByteSpan(frame, hashed)));
-    const ByteSpan bytes(frame, hashed + kFrameTrailerBytes);
+  static EncodedFrame encoded(ByteSpan bytes, const FrameHeader& header) {
     return EncodedFrame{bytes, EncodeStats{8 * bytes.size(), header.squared_error, header.nonzeros}};
   }
 
@@ -90,28 +90,16 @@ struct FrameEncoder::Impl {
   EncodedFrame finish_fixed(FrameHeader header, std::size_t payload_bytes) {
     header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
     header.coded_bits = header.payload_bytes * 8;
-    return finish(header, plain.data() + kFrameHeaderBytes);
+    return encoded(write_frame(header, plain.data() + kFrameHeaderBytes), header);
   }
 
-  EncodedFrame finish_plain_integers(FrameHeader header, std::span<const std::int32_t> integers) {
-    header.codec = Codec::kGridPlain;
-    header.magnitude_bits = magnitude_bits_of(integers);
-    std::uint8_t* to = plain_payload(integers.size_bytes());
-    if (!integers.empty()) std::memcpy(to, integers.data(), integers.size_bytes());
-    return finish_fixed(header, integers.size_bytes());
+  EncodedFrame finish_plain_integers(const FrameHeader& header, std::span<const std::int32_t> integers) {
+    return encoded(write_plain_integers(header, integers, plain), header);
   }
 
   EncodedFrame finish_coded(FrameHeader header, Codec codec, const CodedPayload& coded) {
-    header.codec = codec;
-    header.nonzeros = coded.nonzeros;
-    header.payload_bytes = static_cast<std::uint32_t>(coded.payload.size());
-    header.coded_bits = coded.coded_bits;
-    header.model_a = coded.model_a;
-    header.model_b = coded.model_b;
-    header.model_c = coded.model_c;
-    header.magnitude_bits = coded.magnitude_bits;
-    header.model_bytes = coded.model_bytes;
-    return finish(header, coded.begin);
+    header = coded_header(header, codec, coded);
+    return encoded(write_frame(header, coded.begin), header);
   }
 
   // Every representation of the integers of a small chunk, the smallest taken.
@@ -181,10 +169,12 @@ FrameEncoder::FrameEncoder(FrameEncoder&&) noexcept = default;
 FrameEncoder& FrameEncoder::operator=(FrameEncoder&&) noexcept = default;
 
 Result<EncodedFrame> FrameEncoder::encode_grid(std::span<const float> delta, float weight, std::span<float> residual, float step,
-                                               ChunkId chunk, ElementType element_type) {
+                                               ChunkId chunk, ElementType element_type, float decay) {
   SLUICE_CHECK_OK(check_arguments(delta, weight, residual.size()));
   SLUICE_CHECK_OK(check_step(step));
+  SLUICE_CHECK_OK(check_decay(decay));
   GridSource source;
+  source.decay = decay;
   source.kind = SourceKind::kFloatResidual;
   source.delta = delta.data();
   source.weight = weight;
@@ -195,12 +185,14 @@ Result<EncodedFrame> FrameEncoder::encode_grid(std::span<const float> delta, flo
 }
 
 Result<EncodedFrame> FrameEncoder::encode_grid_short(std::span<const float> delta, float weight, std::span<std::int16_t> residual,
-                                                     float previous_step, float step, ChunkId chunk, ElementType element_type) {
+                                                     float previous_step, float step, ChunkId chunk, ElementType element_type,
+                                                     float decay) {
   SLUICE_CHECK_OK(check_arguments(delta, weight, residual.size()));
+  SLUICE_CHECK_OK(check_decay(decay));
   SLUICE_CHECK_OK(check_step(step));
   SLUICE_CHECK_OK(check_step(previous_step));
   return impl_->encode_feedback(grid_header(delta.size(), step, chunk, element_type),
-                                short_source(delta, weight, residual, previous_step, step));
+                                short_source(delta, weight, residual, previous_step, step, decay));
 }
 
 Result<EncodedFrame> FrameEncoder::encode_integers(std::span<const std::int32_t> integers, float step, std::uint8_t contributions,
@@ -311,8 +303,8 @@ Result<EncodeStats> copy_frame(Result<EncodedFrame> frame, ByteVector& out) {
 }  // namespace
 
 Result<EncodeStats> encode_grid_frame(std::span<const float> delta, float weight, std::span<float> residual, float step, ChunkId chunk,
-                                      ByteVector& out, ElementType element_type) {
-  return copy_frame(thread_encoder().encode_grid(delta, weight, residual, step, chunk, element_type), out);
+                                      ByteVector& out, ElementType element_type, float decay) {
+  return copy_frame(thread_encoder().encode_grid(delta, weight, residual, step, chunk, element_type, decay), out);
 }
 
 Result<EncodeStats> encode_raw_frame(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk, ByteVector& out,
@@ -335,28 +327,30 @@ Result<EncodeStats> encode_value_frame(std::span<const float> values, std::uint8
   return copy_frame(thread_encoder().encode_values(values, contributions, squared_error, chunk, element_type), out);
 }
 
-Status undo_frame(const FrameView& frame, std::span<const float> delta, float weight, std::span<float> residual) {
+Status undo_frame(const FrameView& frame, std::span<const float> delta, float weight, std::span<float> residual, float decay) {
   SLUICE_ASSERT(delta.size() == residual.size());
+  SLUICE_CHECK_OK(check_decay(decay));
   if (frame.header.value_count != delta.size()) {
     return fail(ErrorCode::kFrameUnexpected, "undo frame", fmt::format("{} values, {} expected", frame.header.value_count, delta.size()));
   }
   SLUICE_CHECK_OK(decode_frame_add(frame, residual));
   for (std::size_t index = 0; index < delta.size(); ++index) {
-    residual[index] = subtract(residual[index], multiply(weight, delta[index]));
+    residual[index] = subtract(residual[index], multiply(weight, delta[index])) / decay;
   }
   return {};
 }
 
 Status undo_frame_short(const FrameView& frame, std::span<const float> delta, float weight, std::span<std::int16_t> residual,
-                        float previous_step) {
+                        float previous_step, float decay) {
   SLUICE_ASSERT(delta.size() == residual.size());
   SLUICE_CHECK_OK(check_step(previous_step));
+  SLUICE_CHECK_OK(check_decay(decay));
   if (frame.header.value_count != delta.size()) {
     return fail(ErrorCode::kFrameUnexpected, "undo frame", fmt::format("{} values, {} expected", frame.header.value_count, delta.size()));
   }
   std::vector<std::int32_t> integers(delta.size());
   SLUICE_CHECK_OK(decode_frame_integers(frame, integers));
-  undo_source(short_source(delta, weight, residual, previous_step, frame.header.step), 0, integers);
+  undo_source(short_source(delta, weight, residual, previous_step, frame.header.step, decay), 0, integers);
   return {};
 }
 

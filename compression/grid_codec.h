@@ -45,12 +45,12 @@ class FrameEncoder {
   FrameEncoder& operator=(FrameEncoder&&) noexcept;
 
   Result<EncodedFrame> encode_grid(std::span<const float> delta, float weight, std::span<float> residual, float step, ChunkId chunk,
-                                   ElementType element_type = ElementType::kFloat32);
+                                   ElementType element_type = ElementType::kFloat32, float decay = 1.0F);
   // The same with an int16 residual, half the memory and faster: on entry in units of previous_step / 32768 (any valid step when
   // all are 0), on return in units of step / 32768. What is beyond the grid is lost: int16 cannot keep it. A difference of up to
   // step / 65536 per value and round is the price.
   Result<EncodedFrame> encode_grid_short(std::span<const float> delta, float weight, std::span<std::int16_t> residual, float previous_step,
-                                         float step, ChunkId chunk, ElementType element_type = ElementType::kFloat32);
+                                         float step, ChunkId chunk, ElementType element_type = ElementType::kFloat32, float decay = 1.0F);
   Result<EncodedFrame> encode_raw(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
                                   ElementType element_type = ElementType::kFloat32);
   Result<EncodedFrame> encode_bf16(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk,
@@ -68,11 +68,13 @@ class FrameEncoder {
   std::unique_ptr<Impl> impl_;
 };
 
-// Encodes one chunk; `residual` has the size of `delta` and is updated in place. `out` is replaced by the frame.
+// Encodes one chunk; `residual` has the size of `delta` and is updated in place. `out` is replaced by the frame. `decay` multiplies the
+// residual first: 1 in the dense regime, 0.95 in the sparse one.
 // REQUIRES: delta.size() == residual.size() <= kChunkValues.
-// Errors: kNonFinite (also for a weight that is not finite), kInvalidArgument (step outside kGridStepMin .. kGridStepMax).
+// Errors: kNonFinite (also for a weight that is not finite), kInvalidArgument (step outside kGridStepMin .. kGridStepMax, decay outside
+// 1/16 .. 1).
 Result<EncodeStats> encode_grid_frame(std::span<const float> delta, float weight, std::span<float> residual, float step, ChunkId chunk,
-                                      ByteVector& out, ElementType element_type = ElementType::kFloat32);
+                                      ByteVector& out, ElementType element_type = ElementType::kFloat32, float decay = 1.0F);
 
 // weight * delta + residual as fp32; the residual becomes 0. Same requirements and errors.
 Result<EncodeStats> encode_raw_frame(std::span<const float> delta, float weight, std::span<float> residual, ChunkId chunk, ByteVector& out,
@@ -83,12 +85,12 @@ Result<EncodeStats> encode_bf16_frame(std::span<const float> delta, float weight
                                       ElementType element_type = ElementType::kFloat32);
 
 // The contribution `frame` (any codec) was discarded: gives back the residual from before its encoding, up to fp32 rounding:
-// residual = (residual + decoded) - weight * delta. REQUIRES: the same delta and weight as at encoding, sizes equal.
-Status undo_frame(const FrameView& frame, std::span<const float> delta, float weight, std::span<float> residual);
+// residual = ((residual + decoded) - weight * delta) / decay. REQUIRES: delta, weight and decay as at encoding, sizes equal.
+Status undo_frame(const FrameView& frame, std::span<const float> delta, float weight, std::span<float> residual, float decay = 1.0F);
 
 // The same for an int16 residual, which returns to units of previous_step / 32768. Errors also kFrameUnexpected for RAW32 and BF16.
 Status undo_frame_short(const FrameView& frame, std::span<const float> delta, float weight, std::span<std::int16_t> residual,
-                        float previous_step);
+                        float previous_step, float decay = 1.0F);
 
 // Codes integers of a common grid losslessly (the sum of contributions). REQUIRES: |integers| <= contributions * kGridIntegerMax.
 Result<EncodeStats> encode_integer_frame(std::span<const std::int32_t> integers, float step, std::uint8_t contributions,

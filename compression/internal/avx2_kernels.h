@@ -44,7 +44,8 @@ class RowSource {
         weight_(_mm256_set1_ps(source.weight)),
         step_(_mm256_set1_ps(source.step)),
         inverse_(_mm256_set1_ps(source.inverse_step)),
-        short_scale_(_mm256_set1_ps(source.short_scale)) {}
+        short_scale_(_mm256_set1_ps(source.short_scale)),
+        decay_(_mm256_set1_ps(source.decay)) {}
 
   template <bool kBackward>
   HWY_INLINE void prefetch(std::size_t at) const {
@@ -61,7 +62,8 @@ class RowSource {
   // Integers of 8 values; `input` keeps what the residual is taken from.
   HWY_INLINE __m256i load_group(std::size_t i, __m256& input) const {
     if constexpr (Kind == SourceKind::kFloatResidual) {
-      input = _mm256_add_ps(_mm256_mul_ps(weight_, _mm256_loadu_ps(source_.delta + i)), _mm256_loadu_ps(source_.residual + i));
+      const __m256 residual = _mm256_mul_ps(decay_, _mm256_loadu_ps(source_.residual + i));
+      input = _mm256_add_ps(_mm256_mul_ps(weight_, _mm256_loadu_ps(source_.delta + i)), residual);
       return _mm256_cvtps_epi32(_mm256_mul_ps(input, inverse_));
     } else if constexpr (Kind == SourceKind::kShortResidual) {
       const __m128i units = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source_.short_residual + i));
@@ -126,7 +128,7 @@ class RowSource {
   }
 
   const GridSource source_;
-  __m256 weight_, step_, inverse_, short_scale_;
+  __m256 weight_, step_, inverse_, short_scale_, decay_;
 };
 
 // Tables of 32-bit entries for gathers.

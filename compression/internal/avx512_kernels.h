@@ -123,7 +123,8 @@ class RowSource {
         weight_(_mm512_set1_ps(source.weight)),
         step_(_mm512_set1_ps(source.step)),
         inverse_(_mm512_set1_ps(source.inverse_step)),
-        short_scale_(_mm512_set1_ps(source.short_scale)) {}
+        short_scale_(_mm512_set1_ps(source.short_scale)),
+        decay_(_mm512_set1_ps(source.decay)) {}
 
   template <bool kBackward>
   HWY_INLINE void prefetch(std::size_t at) const {
@@ -145,7 +146,8 @@ class RowSource {
     for (int v = 0; v < 4; ++v) {
       const std::size_t i = at + 16 * static_cast<std::size_t>(v);
       if constexpr (Kind == SourceKind::kFloatResidual) {
-        input_[v] = _mm512_add_ps(_mm512_mul_ps(weight_, _mm512_loadu_ps(source_.delta + i)), _mm512_loadu_ps(source_.residual + i));
+        const __m512 residual = _mm512_mul_ps(decay_, _mm512_loadu_ps(source_.residual + i));
+        input_[v] = _mm512_add_ps(_mm512_mul_ps(weight_, _mm512_loadu_ps(source_.delta + i)), residual);
         row.q[v] = _mm512_cvtps_epi32(_mm512_mul_ps(input_[v], inverse_));
       } else if constexpr (Kind == SourceKind::kShortResidual) {
         const __m256i units = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source_.short_residual + i));
@@ -193,7 +195,7 @@ class RowSource {
 
  private:
   const GridSource source_;  // by value: nothing that is written can alias it
-  __m512 weight_, step_, inverse_, short_scale_;
+  __m512 weight_, step_, inverse_, short_scale_, decay_;
   __m512 input_[4];
 };
 

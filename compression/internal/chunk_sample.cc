@@ -6,7 +6,9 @@ namespace sluice::compression {
 namespace {
 
 float input_of(const GridSource& source, std::size_t at) {
-  if (source.kind == SourceKind::kFloatResidual) return add(multiply(source.weight, source.delta[at]), source.residual[at]);
+  if (source.kind == SourceKind::kFloatResidual) {
+    return add(multiply(source.weight, source.delta[at]), multiply(source.decay, source.residual[at]));
+  }
   return add(multiply(source.weight, source.delta[at]), multiply(source.short_scale, static_cast<float>(source.short_residual[at])));
 }
 

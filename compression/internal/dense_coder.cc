@@ -52,14 +52,6 @@ std::size_t write_escapes(std::span<const std::int32_t> escapes, std::int32_t ha
   return writer.byte_count();
 }
 
-void prepare_workspace(std::size_t rows, std::size_t low_bits, EncodeWorkspace& workspace) {
-  const std::size_t values = rows * kRowValues;
-  // The rANS bytes (at most one per value) and planes, and in front of them as much as a payload may have at all.
-  const std::size_t need = kFrameHeaderBytes + 4 * values + values + 8 * low_bits * rows + kFrameTrailerBytes + 3 * kKernelSlack;
-  if (workspace.frame.size() < need) workspace.frame.resize(need);
-  if (workspace.escapes.size() < values + kKernelSlack) workspace.escapes.resize(values + kKernelSlack);
-}
-
 // Decodes again rows first_row .. of what was coded so far, into workspace.integers.
 void recover_integers(const GridKernels& kernels, const DensePlan& plan, std::size_t first_row, std::size_t count, const EncodeState& state,
                       std::span<const std::int32_t> escapes, EncodeWorkspace& workspace) {
@@ -148,12 +140,20 @@ DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> s
   return plan;
 }
 
+std::uint8_t* prepare_workspace(std::size_t rows, std::size_t low_bits, EncodeWorkspace& workspace) {
+  const std::size_t values = rows * kRowValues;
+  // The rANS bytes (at most one per value) and planes, and in front of them as much as a payload may have at all.
+  const std::size_t need = kFrameHeaderBytes + 4 * values + values + 8 * low_bits * rows + kFrameTrailerBytes + 3 * kKernelSlack;
+  if (workspace.frame.size() < need) workspace.frame.resize(need);
+  if (workspace.escapes.size() < values + kKernelSlack) workspace.escapes.resize(values + kKernelSlack);
+  return workspace.frame.data() + workspace.frame.size() - kKernelSlack - kFrameTrailerBytes;
+}
+
 CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, const GridSource& source, std::size_t count,
                           EncodeWorkspace& workspace) {
   const std::size_t rows = rows_of(count);
   const std::size_t full_rows = count / kRowValues;
-  prepare_workspace(rows, plan.low_bits, workspace);
-  std::uint8_t* const frame_end = workspace.frame.data() + workspace.frame.size() - kKernelSlack - kFrameTrailerBytes;
+  std::uint8_t* const frame_end = prepare_workspace(rows, plan.low_bits, workspace);
   EncodeState state;
   state.low_bits = plan.low_bits;
   state.planes = frame_end - std::size_t{8} * plan.low_bits * rows;
@@ -172,8 +172,8 @@ CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, con
   }
   if (failed == 0) failed = kernels.encode_rows(plan.model, source, full_rows, state);
   const std::span<const std::int32_t> escapes(state.escapes, escapes_end);
-  CodedPayload coded;
   if (failed != 0) {
+    CodedPayload coded;
     coded.failed_value = (failed - 1) * kRowValues + 1;
     const std::size_t first = failed * kRowValues;
     if (first >= count) return coded;
@@ -181,6 +181,12 @@ CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, con
     undo_source(source, first, std::span<const std::int32_t>(workspace.integers).first(count - first));
     return coded;
   }
+  return finish_dense(kernels, plan, count, state, escapes, frame_end, workspace);
+}
+
+CodedPayload finish_dense(const GridKernels& kernels, const DensePlan& plan, std::size_t count, const EncodeState& state,
+                          std::span<const std::int32_t> escapes, std::uint8_t* frame_end, EncodeWorkspace& workspace) {
+  CodedPayload coded;
   coded.squares = sum_squares(state.squares);
   coded.nonzeros = state.nonzeros;
   coded.model_a = static_cast<std::uint8_t>(plan.model.half_width());
@@ -203,7 +209,7 @@ CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, con
   std::memcpy(to, state.high.data(), 64);
   std::memcpy(to + 64, state.low.data(), 64);
   to -= escape_bytes;
-  std::memcpy(to, workspace.bits.data(), escape_bytes);
+  std::copy_n(workspace.bits.begin(), escape_bytes, to);
   to -= plan.model.symbol_count();
   std::memcpy(to, plan.model.frequency.data(), plan.model.symbol_count());
   coded.begin = to;
@@ -293,7 +299,7 @@ void undo_source(const GridSource& source, std::size_t first, std::span<const st
     const std::int32_t integer = integers[index];
     if (source.kind == SourceKind::kFloatResidual) {
       const float before = add(source.residual[at], grid_value(integer, source.step));
-      source.residual[at] = subtract(before, multiply(source.weight, source.delta[at]));
+      source.residual[at] = subtract(before, multiply(source.weight, source.delta[at])) / source.decay;
     } else if (source.kind == SourceKind::kShortResidual) {
       source.short_residual[at] = undo_short_value(source.short_residual[at], integer, multiply(source.weight, source.delta[at]), source.short_scale);
     }

@@ -50,6 +50,13 @@ DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> s
 CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, const GridSource& source, std::size_t count,
                           EncodeWorkspace& workspace);
 
+// The parts of encode_dense around the rows, for coders that run them elsewhere. prepare_workspace makes room and returns the end
+// of the payload: planes end there, coder bytes before them. finish_dense puts model, escapes and states in front of the coder bytes at
+// state.out.
+std::uint8_t* prepare_workspace(std::size_t rows, std::size_t low_bits, EncodeWorkspace& workspace);
+CodedPayload finish_dense(const GridKernels& kernels, const DensePlan& plan, std::size_t count, const EncodeState& state,
+                          std::span<const std::int32_t> escapes, std::uint8_t* frame_end, EncodeWorkspace& workspace);
+
 // False when the payload does not decode to exactly what the header says.
 bool decode_dense(const GridKernels& kernels, const FrameView& frame, const GridSink& sink);
 

@@ -30,8 +30,9 @@ struct GridSource {
   const float* delta = nullptr;
   float weight = 1.0F;                    // kShortResidual: weight / step
   float* residual = nullptr;              // kFloatResidual
+  float decay = 1.0F;                     // kFloatResidual: what of the old residual counts
   std::int16_t* short_residual = nullptr;  // kShortResidual, in units of the previous step / 32768
-  float short_scale = 0.0F;               // kShortResidual: previous step / step / 32768
+  float short_scale = 0.0F;               // kShortResidual: decay * (previous step / step / 32768)
   float step = 1.0F;
   float inverse_step = 1.0F;
   const std::int16_t* integers16 = nullptr;

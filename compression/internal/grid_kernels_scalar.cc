@@ -149,7 +149,8 @@ void peek(const GridSource& source, std::size_t from, std::size_t count, std::in
     switch (source.kind) {
       case SourceKind::kFloatResidual:
         integers[index] =
-            grid_sample_integer(multiply(add(multiply(source.weight, source.delta[at]), source.residual[at]), source.inverse_step));
+            grid_sample_integer(multiply(add(multiply(source.weight, source.delta[at]), multiply(source.decay, source.residual[at])),
+                                         source.inverse_step));
         break;
       case SourceKind::kShortResidual:
         integers[index] = grid_sample_integer(

@@ -26,7 +26,7 @@ inline bool quantise_float_row(const GridSource& source, std::size_t row, Row& i
   float input[kRowValues];
   float scaled[kRowValues];
   std::uint32_t large = 0;
-  for (std::size_t j = 0; j < kRowValues; ++j) input[j] = add(multiply(source.weight, delta[j]), residual[j]);
+  for (std::size_t j = 0; j < kRowValues; ++j) input[j] = add(multiply(source.weight, delta[j]), multiply(source.decay, residual[j]));
   for (std::size_t j = 0; j < kRowValues; ++j) {
     scaled[j] = multiply(input[j], source.inverse_step);
     large |= (float_bits(scaled[j]) & 0x7fffffffU) >= float_bits(kRoundingLimit) ? 1U : 0U;

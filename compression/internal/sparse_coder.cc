@@ -106,7 +106,7 @@ CodedPayload encode_sparse_list(std::span<const std::uint32_t> positions, std::s
     }
   }
   const std::size_t gap_bytes = writer.byte_count();
-  std::memcpy(coded.begin + gap_bytes, workspace.bits.data(), magnitude_bytes);
+  std::copy_n(workspace.bits.begin(), magnitude_bytes, coded.begin + gap_bytes);
   coded.payload = ByteSpan(coded.begin, gap_bytes + magnitude_bytes);
   coded.coded_bits = static_cast<std::uint32_t>(writer.bit_count() + magnitude_bits);
   return coded;

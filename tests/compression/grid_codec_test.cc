@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -166,6 +167,45 @@ TEST(GridCodec, UndoGivesTheResidualBack) {
     ASSERT_TRUE(undo_frame(*parse_frame(frame), delta, 0.7F, residual));
     for (std::size_t i = 0; i < delta.size(); ++i) ASSERT_NEAR(residual[i], before[i], 1e-5F);
   }
+}
+
+TEST(GridCodec, ShortResidualKeepsWhatWasNotSent) {
+  for (const std::size_t size : {std::size_t{100}, std::size_t{100000}}) {
+    const auto delta = random_values(Shape::kHeavy, size, 12);
+    std::vector<std::int16_t> residual(size);
+    FrameEncoder encoder;
+    float previous = 1.0F;
+    for (const float step : {0.5F, 0.7F, 8.0F, 0.3F}) {
+      const auto before = residual;
+      const auto frame = encoder.encode_grid_short(delta, 0.7F, residual, previous, step, ChunkId(0));
+      ASSERT_TRUE(frame);
+      std::vector<float> values(size);
+      ASSERT_TRUE(decode_frame(*parse_frame(frame->bytes), values));
+      for (std::size_t i = 0; i < size; ++i) {
+        const double input = 0.7F * static_cast<double>(delta[i]) + static_cast<double>(before[i]) * static_cast<double>(previous) / 32768.0;
+        const double rest = static_cast<double>(residual[i]) * static_cast<double>(step) / 32768.0;
+        ASSERT_NEAR(input - static_cast<double>(values[i]) - rest, 0.0, 2e-5 * static_cast<double>(step) + 1e-6 * std::fabs(input)) << i;
+      }
+      auto undone = residual;
+      ASSERT_TRUE(undo_frame_short(*parse_frame(frame->bytes), delta, 0.7F, undone, previous));
+      for (std::size_t i = 0; i < size; ++i) ASSERT_NEAR(undone[i], before[i], 1.0 + 2.0 * static_cast<double>(step / previous)) << i;
+      previous = step;
+    }
+  }
+}
+
+TEST(GridCodec, DecayShrinksTheOldResidual) {
+  const auto delta = random_values(Shape::kGaussian, 50000, 13);
+  const auto before = random_values(Shape::kGaussian, 50000, 14, 2.0);
+  auto residual = before;
+  ByteVector frame;
+  ASSERT_TRUE(encode_grid_frame(delta, 1.0F, residual, 6.0F, ChunkId(0), frame, ElementType::kFloat32, 0.95F));
+  std::vector<float> values(delta.size());
+  ASSERT_TRUE(decode_frame(*parse_frame(frame), values));
+  for (std::size_t i = 0; i < delta.size(); ++i) ASSERT_EQ(add(delta[i], multiply(0.95F, before[i])) - values[i], residual[i]);
+  ASSERT_TRUE(undo_frame(*parse_frame(frame), delta, 1.0F, residual, 0.95F));
+  for (std::size_t i = 0; i < delta.size(); ++i) ASSERT_NEAR(residual[i], before[i], 1e-5F);
+  EXPECT_FALSE(encode_grid_frame(delta, 1.0F, residual, 6.0F, ChunkId(0), frame, ElementType::kFloat32, 0.0F));
 }
 
 TEST(FixedCodecs, Raw32IsExactAndBf16KeepsItsRounding) {

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "compression/internal/chunk_sample.h"
 #include "compression/internal/dense_coder.h"
+#include "compression/internal/grid_lane.h"
 #include "compression/internal/grid_value.h"
 #include "compression/internal/sparse_coder.h"
 #include "tests/compression/codec_data.h"
@@ -205,6 +207,52 @@ TEST(GridKernels, ChangedBytesFailInAllOrNone) {
       }
     }
   }
+}
+
+// The coder of one chunk from the single-lane functions that the GPU runs: bytes in coding order, final states at the end.
+ByteVector encode_by_lanes(const GridModel& model, const std::vector<std::int32_t>& integers, std::vector<std::uint32_t>& lanes) {
+  const auto half_width = static_cast<std::uint32_t>(model.half_width());
+  lanes.assign(kRowValues, 256);
+  ByteVector backward;
+  for (std::size_t row = integers.size() / kRowValues; row-- > 0;) {
+    for (std::size_t j = kRowValues; j-- > 0;) {
+      const std::uint32_t symbol = lane_symbol(integers[row * kRowValues + j], half_width);
+      const std::uint32_t frequency = model.frequency[symbol];
+      if (lane_sheds(lanes[j], frequency)) {
+        backward.push_back(static_cast<std::uint8_t>(lanes[j]));
+        lanes[j] >>= 8;
+      }
+      lanes[j] = lane_encode(lanes[j], frequency, model.start[symbol], model.slot_of.data());
+    }
+  }
+  std::reverse(backward.begin(), backward.end());
+  return backward;
+}
+
+TEST(GridLane, TheFunctionsOfTheGpuGiveTheBytesOfTheKernels) {
+  Chunk chunk = make_chunk(Shape::kLaplace, 64 * 100, 11, 1.0);
+  const DensePlan plan = plan_dense(scalar_kernels(), chunk.integers32);
+  ASSERT_EQ(plan.low_bits, 0U);
+  std::vector<std::uint32_t> lanes;
+  const ByteVector bytes = encode_by_lanes(plan.model, chunk.integers32, lanes);
+  EncodeWorkspace workspace;
+  const GridSource source = source_of(SourceKind::kIntegers32, chunk, 1.0F);
+  const CodedPayload coded = encode_dense(scalar_kernels(), plan, source, chunk.integers32.size(), workspace);
+  ASSERT_GE(coded.payload.size(), bytes.size() + 128);
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), coded.payload.end() - static_cast<std::ptrdiff_t>(bytes.size())));
+  const ByteSpan states = coded.payload.subspan(coded.payload.size() - bytes.size() - 128, 128);
+  for (std::size_t j = 0; j < kRowValues; ++j) ASSERT_EQ(lanes[j], static_cast<std::uint32_t>(states[j]) << 8 | states[64 + j]);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < chunk.integers32.size(); ++i) {
+    std::uint32_t& x = lanes[i % kRowValues];
+    const std::uint32_t slot = x & 255U;
+    const std::uint32_t symbol = plan.model.symbol_of[slot];
+    ASSERT_EQ(symbol, lane_symbol(chunk.integers32[i], static_cast<std::uint32_t>(plan.model.half_width())));
+    x = lane_decode(x, plan.model.frequency[symbol], plan.model.rank_of[slot]);
+    if (x < 256) x = x << 8 | bytes.at(at++);
+  }
+  EXPECT_EQ(at, bytes.size());
+  for (const std::uint32_t x : lanes) EXPECT_EQ(x, 256U);
 }
 
 }  // namespace
