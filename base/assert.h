@@ -14,10 +14,9 @@ namespace sluice {
 
 }  // namespace sluice
 
-#define SLUICE_ASSERT(condition, ...)                                                          \
-  do {                                                                                         \
-    if (!(condition)) [[unlikely]] {                                                           \
-      ::sluice::panic(__FILE__, __LINE__, "assertion failed: " #condition __VA_OPT__(". " +    \
-                                              ::fmt::format(__VA_ARGS__)));                    \
-    }                                                                                          \
+#define SLUICE_ASSERT(condition, ...)                                                                                     \
+  do {                                                                                                                    \
+    if (!(condition)) [[unlikely]] {                                                                                      \
+      ::sluice::panic(__FILE__, __LINE__, "assertion failed: " #condition __VA_OPT__(". " + ::fmt::format(__VA_ARGS__))); \
+    }                                                                                                                     \
   } while (false)

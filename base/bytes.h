@@ -19,18 +19,15 @@ using ByteSpan = std::span<const std::uint8_t>;
 using ByteVector = std::vector<std::uint8_t>;
 
 template <typename Number>
-  requires std::is_trivially_copyable_v<Number>
-Number load_le(const std::uint8_t* from) {
+requires std::is_trivially_copyable_v<Number> Number load_le(const std::uint8_t* from) {
   Number number;
   std::memcpy(&number, from, sizeof(Number));
   return number;
 }
 
 template <typename Number>
-  requires std::is_trivially_copyable_v<Number>
-void store_le(std::uint8_t* to, Number number) {
-  std::memcpy(to, &number, sizeof(Number));
-}
+requires std::is_trivially_copyable_v<Number>
+void store_le(std::uint8_t* to, Number number) { std::memcpy(to, &number, sizeof(Number)); }
 
 class ByteReader {
  public:

@@ -39,17 +39,17 @@ using Status = Result<void>;
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
 #define SLUICE_TRY(declaration, ...) SLUICE_TRY_INNER(SLUICE_CONCAT(sluice_try_, __LINE__), declaration, __VA_ARGS__)
-#define SLUICE_TRY_INNER(name, declaration, ...)                   \
-  auto name = (__VA_ARGS__);                                       \
-  if (!name) [[unlikely]] {                                        \
-    return ::sluice::fail(std::move(name).error());                \
-  }                                                                \
+#define SLUICE_TRY_INNER(name, declaration, ...)    \
+  auto name = (__VA_ARGS__);                        \
+  if (!name) [[unlikely]] {                         \
+    return ::sluice::fail(std::move(name).error()); \
+  }                                                 \
   declaration = std::move(*name)
 
-#define SLUICE_CHECK_OK(...)                                       \
-  do {                                                             \
-    auto sluice_status = (__VA_ARGS__);                            \
-    if (!sluice_status) [[unlikely]] {                             \
-      return ::sluice::fail(std::move(sluice_status).error());     \
-    }                                                              \
+#define SLUICE_CHECK_OK(...)                                   \
+  do {                                                         \
+    auto sluice_status = (__VA_ARGS__);                        \
+    if (!sluice_status) [[unlikely]] {                         \
+      return ::sluice::fail(std::move(sluice_status).error()); \
+    }                                                          \
   } while (false)

@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include <asio/post.hpp>
 #include <fmt/format.h>
+#include <asio/post.hpp>
 
 #include "base/assert.h"
 #include "base/log.h"
@@ -104,9 +104,8 @@ Status AgentServer::Impl::start_unix() {
   SLUICE_TRY(internal::UniqueFd socket, internal::listen_unix(config_.socket));
   unix_accept_ = std::make_shared<internal::AcceptLoop>(io_.front(), std::move(socket));
   // The threads are joined before this object goes: what runs on them may use `this`.
-  asio::post(io_.front(), [this, accept = unix_accept_] {
-    accept->start([this](internal::UniqueFd fd) { on_unix_connection(std::move(fd)); });
-  });
+  asio::post(io_.front(),
+             [this, accept = unix_accept_] { accept->start([this](internal::UniqueFd fd) { on_unix_connection(std::move(fd)); }); });
   log_info("agent", "listening on {}", config_.socket.string());
   return {};
 }
@@ -305,9 +304,7 @@ void AgentServer::set_tls(std::shared_ptr<const TlsContext> tls) { impl_->set_tl
 bool AgentServer::send_control(AgentSessionId session, const wire::AgentMessage& message) {
   return impl_->send(session, internal::control_record(message));
 }
-bool AgentServer::send_frame(AgentSessionId session, FrameRecord frame) {
-  return impl_->send(session, internal::frame_record(frame));
-}
+bool AgentServer::send_frame(AgentSessionId session, FrameRecord frame) { return impl_->send(session, internal::frame_record(frame)); }
 void AgentServer::close(AgentSessionId session, std::string reason) { impl_->close(session, std::move(reason)); }
 void AgentServer::pause_reading(AgentSessionId session, bool paused) { impl_->pause_reading(session, paused); }
 std::size_t AgentServer::queued_bytes(AgentSessionId session) const { return impl_->queued_bytes(session); }

@@ -31,10 +31,10 @@ namespace sluice::gateway {
 using AgentSessionId = StrongId<struct AgentSessionIdTag, std::uint64_t>;
 
 struct AgentServerConfig {
-  std::filesystem::path socket;        // Unix socket; empty = none. A file left by a dead gateway is replaced, one of a live one is not
-  std::string listen_host;             // TCP with TLS; empty = none
-  std::uint16_t listen_port = 0;       // 0 = any free one, see port()
-  std::string domain;                  // SPIFFE trust domain, for TCP
+  std::filesystem::path socket;   // Unix socket; empty = none. A file left by a dead gateway is replaced, one of a live one is not
+  std::string listen_host;        // TCP with TLS; empty = none
+  std::uint16_t listen_port = 0;  // 0 = any free one, see port()
+  std::string domain;             // SPIFFE trust domain, for TCP
   std::chrono::milliseconds heartbeat_interval{2'000};  // on TCP
   unsigned heartbeat_misses = 3;
   std::uint32_t handshakes_per_second = 50;
@@ -47,7 +47,7 @@ class AgentServer {
     std::function<void(AgentSessionId)> on_connected;
     std::function<void(AgentSessionId, const wire::AgentMessage&)> on_control;  // everything but heartbeats
     std::function<void(AgentSessionId, FrameRecord)> on_frame;
-    std::function<void(AgentSessionId, std::string reason)> on_disconnected;    // not after close()
+    std::function<void(AgentSessionId, std::string reason)> on_disconnected;      // not after close()
     std::function<void(std::string_view reason, std::string detail)> on_refused;  // labels as in PeerLinks, and "user"
     // The session's unsent bytes have fallen below a quarter of kAgentQueueBytesMax after having been above half of it.
     std::function<void(AgentSessionId)> on_drained;

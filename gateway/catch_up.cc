@@ -205,7 +205,8 @@ Status CatchUp::finish_fetch(TimePoint now) {
 
 void CatchUp::begin_state_transfer(TimePoint now) {
   StateTransfer transfer;
-  for (std::uint32_t chunk = 0; chunk < agents_.chunks(); ++chunk) transfer.roles_missing.emplace(ChunkId(chunk), has_momentum_ ? kParametersRole | kMomentumRole : kParametersRole);
+  for (std::uint32_t chunk = 0; chunk < agents_.chunks(); ++chunk)
+    transfer.roles_missing.emplace(ChunkId(chunk), has_momentum_ ? kParametersRole | kMomentumRole : kParametersRole);
   transfer.round_min = RoundId(~std::uint64_t{0});
   state_ = std::move(transfer);
   wire::AgentMessage message;

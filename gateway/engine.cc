@@ -158,7 +158,8 @@ Engine::Engine(EngineParts parts)
     feed(sync::UpdateStored{record.epoch, record.round, record.counted, chunk, digest});
   };
   catch_up.say = [](const std::string& text) { log_info("catch-up", "{}", text); };
-  catch_up_ = std::make_unique<CatchUp>(sites_, parts_.config.training.outer.rule == OuterRule::kNesterov, parts_.spool, group_, std::move(catch_up));
+  catch_up_ = std::make_unique<CatchUp>(sites_, parts_.config.training.outer.rule == OuterRule::kNesterov, parts_.spool, group_,
+                                        std::move(catch_up));
 }
 
 Engine::~Engine() = default;

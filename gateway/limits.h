@@ -24,20 +24,20 @@ inline constexpr std::chrono::milliseconds kReconnectDelayMax{2'000};
 // After a refusal that only a person can lift (settings differ, certificate of another site, replaced by another process).
 inline constexpr std::chrono::milliseconds kReconnectDelayRefused{5'000};
 
-inline constexpr unsigned kStreamsMax = 32;                      // bulk connections of one link
-inline constexpr unsigned kUnauthenticatedPerAddressMax = 40;    // a peer opens kStreamsMax + 1 at once; a stranger gets no more
+inline constexpr unsigned kStreamsMax = 32;                    // bulk connections of one link
+inline constexpr unsigned kUnauthenticatedPerAddressMax = 40;  // a peer opens kStreamsMax + 1 at once; a stranger gets no more
 inline constexpr int kListenBacklog = 128;
-inline constexpr std::size_t kCertificateBytesMax = 32 * kKiB;   // of the chain that a peer presents
+inline constexpr std::size_t kCertificateBytesMax = 32 * kKiB;  // of the chain that a peer presents
 inline constexpr int kCertificateDepthMax = 4;
 
 // One connection. Reading and encrypting are cut into turns so that a bulk stream does not delay its neighbours on the thread.
-inline constexpr std::size_t kReadChunkBytes = 16 * kKiB;        // one TLS record
-inline constexpr std::size_t kReadBufferBytes = 128 * kKiB;      // ciphertext taken from the kernel at once
-inline constexpr std::size_t kGreetingBufferBytes = 16 * kKiB;   // the same before Hello
-inline constexpr std::size_t kWriteBufferBytes = 128 * kKiB;     // ciphertext built before it is given to the kernel
-inline constexpr std::size_t kTurnBytes = 512 * kKiB;            // then the other connections of the thread have their turn
-inline constexpr int kNotSentBytes = 256 * 1024;                 // TCP_NOTSENT_LOWAT: what waits in the kernel beyond the TCP window
-inline constexpr std::size_t kLimitedTurnBytes = 32 * kKiB;      // write turn under a rate limit
+inline constexpr std::size_t kReadChunkBytes = 16 * kKiB;       // one TLS record
+inline constexpr std::size_t kReadBufferBytes = 128 * kKiB;     // ciphertext taken from the kernel at once
+inline constexpr std::size_t kGreetingBufferBytes = 16 * kKiB;  // the same before Hello
+inline constexpr std::size_t kWriteBufferBytes = 128 * kKiB;    // ciphertext built before it is given to the kernel
+inline constexpr std::size_t kTurnBytes = 512 * kKiB;           // then the other connections of the thread have their turn
+inline constexpr int kNotSentBytes = 256 * 1024;                // TCP_NOTSENT_LOWAT: what waits in the kernel beyond the TCP window
+inline constexpr std::size_t kLimitedTurnBytes = 32 * kKiB;     // write turn under a rate limit
 
 // Frames on their way over one bulk stream. The window doubles while it, not the network, is what holds the stream back.
 inline constexpr std::size_t kStreamBacklogBytes = 1 * kMiB;     // given to a stream, not yet to the kernel (always one frame)
@@ -47,9 +47,9 @@ inline constexpr std::size_t kFrameQueueBytes = 256 * kMiB;      // frames waiti
 
 inline constexpr std::size_t kControlQueueBytesMax = 16 * kMiB;  // unsent control messages of one connection; more ends it
 inline constexpr std::size_t kEarlyControlMessagesMax = 1024;    // received before the link is up
-inline constexpr std::size_t kDeliveryBytesMax = 64 * kMiB;      // read from one peer or agent, not yet taken by the loop; then reading pauses
+inline constexpr std::size_t kDeliveryBytesMax = 64 * kMiB;  // read from one peer or agent, not yet taken by the loop; then reading pauses
 
 inline constexpr std::size_t kAgentSessionsMax = 1024;
-inline constexpr std::size_t kAgentQueueBytesMax = 256 * kMiB;   // unsent bytes of one agent session; more ends it
+inline constexpr std::size_t kAgentQueueBytesMax = 256 * kMiB;  // unsent bytes of one agent session; more ends it
 
 }  // namespace sluice::gateway

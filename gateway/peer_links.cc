@@ -4,8 +4,8 @@
 #include <mutex>
 #include <thread>
 
-#include <asio/post.hpp>
 #include <fmt/format.h>
+#include <asio/post.hpp>
 
 #include "base/assert.h"
 #include "base/log.h"

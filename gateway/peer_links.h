@@ -40,44 +40,44 @@ namespace sluice::gateway {
 struct PeerEndpoint {
   SiteId site;
   std::string name;
-  std::string host;         // name or address; used only where this site dials
+  std::string host;  // name or address; used only where this site dials
   std::uint16_t port = 0;
 };
 
 struct PeerLinksConfig {
   std::string run;
-  std::string domain;                 // SPIFFE trust domain
+  std::string domain;  // SPIFFE trust domain
   SiteId self;
   std::string self_name;
   std::string listen_host = "0.0.0.0";
-  std::uint16_t listen_port = 0;      // 0 = any free one, see listening_port()
-  std::vector<PeerEndpoint> peers;    // every other site of the run
-  unsigned streams = 4;               // bulk connections of each link that this site dials, 1..kStreamsMax
+  std::uint16_t listen_port = 0;                        // 0 = any free one, see listening_port()
+  std::vector<PeerEndpoint> peers;                      // every other site of the run
+  unsigned streams = 4;                                 // bulk connections of each link that this site dials, 1..kStreamsMax
   std::chrono::milliseconds heartbeat_interval{1'000};  // the larger of the two sides' counts
   unsigned heartbeat_misses = 3;
-  std::uint64_t shared_digest = 0;    // of the settings that all sites share; a site with another one is refused
-  std::string shared_settings;        // their text: shown to a site that differs, so that both can say where
+  std::uint64_t shared_digest = 0;  // of the settings that all sites share; a site with another one is refused
+  std::string shared_settings;      // their text: shown to a site that differs, so that both can say where
   std::function<std::string(std::string_view theirs)> explain_settings;  // one line: how a peer's text differs from ours; may be empty
-  std::uint64_t boot_id = 0;          // random for each start of the process, not 0
+  std::uint64_t boot_id = 0;                                             // random for each start of the process, not 0
   std::uint32_t handshakes_per_second = 50;
   std::uint32_t connections_unauthenticated = 64;
   std::size_t frame_queue_bytes = kFrameQueueBytes;  // for each peer
-  BitsPerSecond rate_limit;           // of frames, all peers together; 0 = none
-  std::string congestion;             // TCP congestion control of the bulk connections; empty = the system's; ignored if not there
-  int socket_buffer_bytes = 0;        // of the bulk connections; 0 = the system's own sizing
-  unsigned io_threads = 2;            // for bulk connections; one more does control connections and handshakes
+  BitsPerSecond rate_limit;                          // of frames, all peers together; 0 = none
+  std::string congestion;       // TCP congestion control of the bulk connections; empty = the system's; ignored if not there
+  int socket_buffer_bytes = 0;  // of the bulk connections; 0 = the system's own sizing
+  unsigned io_threads = 2;      // for bulk connections; one more does control connections and handshakes
 };
 
 // Figures of one link since start(). Bytes are what went through the TCP sockets, with TLS.
 struct LinkStats {
   bool is_up = false;
-  unsigned bulk_streams = 0;          // now
+  unsigned bulk_streams = 0;  // now
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
-  std::uint64_t frames_sent = 0;      // acknowledged by the peer
+  std::uint64_t frames_sent = 0;  // acknowledged by the peer
   std::uint64_t frames_received = 0;
   std::uint64_t frames_resent = 0;
-  std::uint64_t links_up = 0;         // times the link came up
+  std::uint64_t links_up = 0;  // times the link came up
   std::uint64_t connect_failures = 0;
   std::optional<std::chrono::microseconds> rtt_min;  // of the last 64 heartbeats
   std::optional<std::chrono::microseconds> rtt_p50;

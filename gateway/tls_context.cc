@@ -96,8 +96,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsFiles& files
 
 Result<PeerIdentity> read_identity(const x509_st* certificate, TlsRole holder) {
   const auto refuse = [](std::string detail) { return fail(ErrorCode::kTlsIdentity, "read certificate", std::move(detail)); };
-  const internal::GeneralNamesPtr names(
-      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  const internal::GeneralNamesPtr names(static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   if (!names) return refuse("it has no subject alternative name");
   std::string uri;
   int uris = 0;

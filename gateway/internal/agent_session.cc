@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <asio/post.hpp>
 #include <fmt/format.h>
+#include <asio/post.hpp>
 
 #include "gateway/limits.h"
 
@@ -11,10 +11,7 @@ namespace sluice::gateway::internal {
 
 AgentSession::AgentSession(asio::io_context& context, std::unique_ptr<Channel> channel, AgentSessionConfig config,
                            AgentSessionEvents events)
-    : RecordStream(context, std::move(channel), true, nullptr),
-      config_(config),
-      events_(std::move(events)),
-      heartbeat_timer_(context) {
+    : RecordStream(context, std::move(channel), true, nullptr), config_(config), events_(std::move(events)), heartbeat_timer_(context) {
   set_delivery_bytes_max(kDeliveryBytesMax);
 }
 

@@ -18,8 +18,7 @@ class Farewell final : public RecordStream {
     stream->finish(Error{ErrorCode::kLinkClosed, "close connection", "refused"});
   }
 
-  Farewell(asio::io_context& context, std::unique_ptr<Channel> channel)
-      : RecordStream(context, std::move(channel), false, nullptr) {}
+  Farewell(asio::io_context& context, std::unique_ptr<Channel> channel) : RecordStream(context, std::move(channel), false, nullptr) {}
 
  private:
   void on_record(ParsedRecord&&) override {}

@@ -61,9 +61,9 @@ std::optional<FrameLanes::Assignment> FrameLanes::assign() {
   auto best = lanes_.end();
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
     if (!has_room(lane->second, bytes)) continue;
-    const bool is_better = best == lanes_.end() || lane->second.unwritten_bytes < best->second.unwritten_bytes ||
-                           (lane->second.unwritten_bytes == best->second.unwritten_bytes &&
-                            lane->second.given_bytes < best->second.given_bytes);
+    const bool is_better =
+        best == lanes_.end() || lane->second.unwritten_bytes < best->second.unwritten_bytes ||
+        (lane->second.unwritten_bytes == best->second.unwritten_bytes && lane->second.given_bytes < best->second.given_bytes);
     if (is_better) best = lane;
   }
   if (best == lanes_.end()) return std::nullopt;

@@ -49,11 +49,11 @@ class FrameLanes {
 
  private:
   struct Lane {
-    std::deque<FrameRecord> given;       // not acknowledged, oldest first
-    std::size_t written = 0;             // how many of them the kernel has
+    std::deque<FrameRecord> given;  // not acknowledged, oldest first
+    std::size_t written = 0;        // how many of them the kernel has
     std::size_t given_bytes = 0;
     std::size_t unwritten_bytes = 0;
-    std::uint64_t acknowledged = 0;      // since it was opened
+    std::uint64_t acknowledged = 0;  // since it was opened
     std::size_t window = kStreamWindowBytes;
     bool was_held_by_window = false;
   };

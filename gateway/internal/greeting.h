@@ -17,10 +17,10 @@ wire::PeerMessage make_hello(const PeerLinksConfig& config, unsigned stream_inde
 wire::PeerMessage make_goodbye(ErrorCode code, std::string detail);
 
 struct GreetingRefusal {
-  std::string label;      // of PeerLinks::Callbacks::on_refused
+  std::string label;  // of PeerLinks::Callbacks::on_refused
   ErrorCode code = ErrorCode::kLinkProtocol;
-  std::string detail;     // for the log of this side
-  std::string goodbye;    // for the other side: the detail, or this side's shared settings
+  std::string detail;   // for the log of this side
+  std::string goodbye;  // for the other side: the detail, or this side's shared settings
 };
 
 // `peer` is the name that the certificate of the other side has proven.

@@ -35,8 +35,8 @@ void Listener::open_connection(UniqueFd fd) {
   const bool is_too_many = openings_.size() >= limits_.connections_unauthenticated ||
                            (known != openings_by_address_.end() && known->second >= limits_.connections_per_address);
   if (is_too_many) {
-    return callbacks_.failed({"flood", Error{ErrorCode::kLimitExceeded, "accept", "too many connections that have not authenticated"},
-                              remote_name(fd.get())});
+    return callbacks_.failed(
+        {"flood", Error{ErrorCode::kLimitExceeded, "accept", "too many connections that have not authenticated"}, remote_name(fd.get())});
   }
   ++openings_by_address_[address];
   OpeningPlan plan = callbacks_.make_plan();

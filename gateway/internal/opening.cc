@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include <asio/post.hpp>
 #include <fmt/format.h>
+#include <asio/post.hpp>
 
 #include "gateway/internal/farewell.h"
 #include "gateway/internal/record_stream.h"
@@ -156,12 +156,10 @@ void Opening::fail_handshake() {
   if (channel_->is_transport_failure()) return fail_with("", Error{ErrorCode::kLinkClosed, "TLS handshake", detail});
   const long verdict = channel_->verify_result();
   if (verdict == X509_V_ERR_CERT_HAS_EXPIRED || verdict == X509_V_ERR_CERT_NOT_YET_VALID) {
-    return refuse("expired", ErrorCode::kTlsHandshake,
-                  fmt::format("the certificate shown: {}", X509_verify_cert_error_string(verdict)));
+    return refuse("expired", ErrorCode::kTlsHandshake, fmt::format("the certificate shown: {}", X509_verify_cert_error_string(verdict)));
   }
   if (verdict != X509_V_OK) {
-    return refuse("untrusted", ErrorCode::kTlsHandshake,
-                  fmt::format("the certificate shown: {}", X509_verify_cert_error_string(verdict)));
+    return refuse("untrusted", ErrorCode::kTlsHandshake, fmt::format("the certificate shown: {}", X509_verify_cert_error_string(verdict)));
   }
   if (detail.find("did not return a certificate") != std::string::npos) {
     return refuse("untrusted", ErrorCode::kTlsHandshake, "the other side shows no certificate");

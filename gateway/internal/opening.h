@@ -29,7 +29,7 @@ namespace sluice::gateway::internal {
 struct OpenedConnection {
   std::unique_ptr<TlsChannel> channel;
   PeerIdentity identity;
-  std::string remote;  // address and port
+  std::string remote;                         // address and port
   std::optional<wire::PeerMessage> greeting;  // the first message, when one was asked for
 };
 
@@ -46,7 +46,7 @@ struct OpeningPlan {
   std::optional<wire::PeerMessage> hello;  // sent as soon as TLS is up
   bool wants_greeting = true;              // waits for the other side's first message
   TcpOptions tcp;
-  std::function<bool()> admit_handshake;   // server: asked when the first byte is there; false = too many
+  std::function<bool()> admit_handshake;  // server: asked when the first byte is there; false = too many
 };
 
 class Opening : public std::enable_shared_from_this<Opening> {
@@ -91,7 +91,7 @@ class Opening : public std::enable_shared_from_this<Opening> {
   asio::ip::tcp::resolver resolver_;
   std::vector<asio::ip::tcp::endpoint> addresses_;  // still to try, the next one last
   std::string connect_error_;
-  UniqueFd fd_;                            // until the channel owns it
+  UniqueFd fd_;  // until the channel owns it
   std::unique_ptr<TlsChannel> channel_;
   std::optional<Readiness> readiness_;
   RecordParser parser_{wire::kHelloBytesMax, false};

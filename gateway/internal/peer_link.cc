@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include <asio/post.hpp>
 #include <fmt/format.h>
+#include <asio/post.hpp>
 
 #include "base/assert.h"
 #include "base/log.h"
@@ -255,8 +255,8 @@ PeerStreamEvents PeerLink::make_events(unsigned index, std::uint64_t id) {
 void PeerLink::adopt(unsigned index, OpenedConnection opened, std::optional<wire::PeerMessage> reply) {
   PeerStreamConfig config;
   config.index = index;
-  config.heartbeat_interval = std::max(shared_.config.heartbeat_interval,
-                                       std::chrono::milliseconds(std::min<std::uint64_t>(peer_interval_us_ / 1000, 60'000)));
+  config.heartbeat_interval =
+      std::max(shared_.config.heartbeat_interval, std::chrono::milliseconds(std::min<std::uint64_t>(peer_interval_us_ / 1000, 60'000)));
   config.silence_max = config.heartbeat_interval * shared_.config.heartbeat_misses;
   config.delivery_bytes_max = kDeliveryBytesMax / (index == 0 ? 4 : std::max(1U, shared_.config.streams));
   if (index == 0) life_ = std::make_shared<LinkLife>();

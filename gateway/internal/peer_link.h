@@ -38,9 +38,9 @@ struct LinkContext {
   std::shared_ptr<const TlsContext> tls;  // for new connections
   PeerLinks::Callbacks callbacks;
   IoThreads io;
-  std::shared_ptr<RateLimiter> limiter;   // null when there is no limit
+  std::shared_ptr<RateLimiter> limiter;  // null when there is no limit
   std::shared_ptr<StreamCount> streams = std::make_shared<StreamCount>();
-  std::mt19937_64 random;                 // jitter of the reconnect delays
+  std::mt19937_64 random;  // jitter of the reconnect delays
   std::size_t workers_given = 0;
   TimePoint flood_logged_at{};
 };

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include <asio/post.hpp>
 #include <fmt/format.h>
+#include <asio/post.hpp>
 
 #include "gateway/limits.h"
 
@@ -66,8 +66,8 @@ void PeerStream::beat() {
   const bool was_held_up = now - beat_due_at_ > config_.heartbeat_interval;
   const Duration silence = config_.life->silence(now);
   if (!was_held_up && silence > config_.silence_max) {
-    return close(Error{ErrorCode::kLinkSilent, "heartbeat",
-                       fmt::format("silent for {:.1f} s", std::chrono::duration<double>(silence).count())});
+    return close(
+        Error{ErrorCode::kLinkSilent, "heartbeat", fmt::format("silent for {:.1f} s", std::chrono::duration<double>(silence).count())});
   }
   wire::PeerMessage message;
   message.mutable_heartbeat()->set_sequence(++heartbeat_sequence_);

@@ -33,7 +33,7 @@ struct PeerStreamEvents {
   std::function<void(std::size_t frames)> written;        // more frames that the channel has
   std::function<void(std::uint64_t count)> acknowledged;  // frames, since the connection began
   std::function<void(std::chrono::microseconds)> rtt;
-  std::function<void(const Error&)> closed;               // the last event
+  std::function<void(const Error&)> closed;  // the last event
 };
 
 struct PeerStreamConfig {

@@ -16,9 +16,9 @@ namespace sluice::gateway::internal {
 
 struct ParsedRecord {
   wire::RecordType type = wire::RecordType::kControl;
-  ByteVector control;                // kControl: a serialised message
-  wire::FrameEnvelope envelope;      // kFrame
-  ByteVector frame;                  // kFrame
+  ByteVector control;            // kControl: a serialised message
+  wire::FrameEnvelope envelope;  // kFrame
+  ByteVector frame;              // kFrame
 };
 
 class RecordParser {

@@ -4,8 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include <asio/post.hpp>
 #include <google/protobuf/message_lite.h>
+#include <asio/post.hpp>
 
 #include "base/assert.h"
 #include "gateway/limits.h"

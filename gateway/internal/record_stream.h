@@ -27,8 +27,8 @@ class MessageLite;
 namespace sluice::gateway::internal {
 
 struct OutgoingRecord {
-  ByteVector head;    // record header, then a control message or an envelope
-  SharedBytes body;   // frame bytes; null for control
+  ByteVector head;   // record header, then a control message or an envelope
+  SharedBytes body;  // frame bytes; null for control
   [[nodiscard]] std::size_t bytes() const { return head.size() + (body ? body->size() : 0); }
   [[nodiscard]] bool is_frame() const { return body != nullptr; }
 };
@@ -98,11 +98,11 @@ class RecordStream : public std::enable_shared_from_this<RecordStream> {
   std::unique_ptr<Channel> channel_;
   std::shared_ptr<RateLimiter> limiter_;
   std::optional<Readiness> readiness_;
-  asio::steady_timer timer_;        // rate limit
+  asio::steady_timer timer_;  // rate limit
   asio::steady_timer finish_timer_;
   RecordParser parser_;
   std::deque<OutgoingRecord> queue_;
-  std::size_t front_sent_ = 0;      // bytes of queue_.front() that the channel has
+  std::size_t front_sent_ = 0;  // bytes of queue_.front() that the channel has
   std::size_t queue_bytes_ = 0;
   std::size_t frames_written_ = 0;  // not yet told to on_written
   std::size_t bytes_written_ = 0;
@@ -111,13 +111,13 @@ class RecordStream : public std::enable_shared_from_this<RecordStream> {
   bool is_closed_ = false;
   bool is_finishing_ = false;
   bool end_appended_ = false;
-  bool reading_paused_ = false;     // by request
+  bool reading_paused_ = false;  // by request
   std::size_t delivery_bytes_max_ = 0;
   std::atomic<std::size_t> delivering_bytes_{0};
   std::atomic<bool> delivery_paused_{false};
-  bool read_waits_ = false;         // a wait or a posted turn is pending
+  bool read_waits_ = false;  // a wait or a posted turn is pending
   bool write_waits_ = false;
-  bool limit_waits_ = false;        // for the rate limit; control messages still go
+  bool limit_waits_ = false;  // for the rate limit; control messages still go
 };
 
 }  // namespace sluice::gateway::internal

@@ -95,9 +95,7 @@ Result<UniqueFd> listen_tcp(const std::string& host, std::uint16_t port) {
 }
 
 Result<UniqueFd> listen_unix(const std::filesystem::path& path) {
-  const auto refuse = [&](const std::string& why) {
-    return fail(ErrorCode::kListen, "listen", fmt::format("{}: {}", path.string(), why));
-  };
+  const auto refuse = [&](const std::string& why) { return fail(ErrorCode::kListen, "listen", fmt::format("{}: {}", path.string(), why)); };
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.native().size() >= sizeof address.sun_path) {

@@ -1,7 +1,7 @@
 // Speed and size of the codec on one core, beside memcpy of the same run: the figures of the README come from here.
 // Times are CPU time of this thread, medians; shares are against memcpy of the same fp32 array measured before and after each case.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -66,7 +66,13 @@ struct Case {
 class Bench {
  public:
   explicit Bench(const Options& options)
-      : options_(options), values_(options.values), residual_(values_), out_(values_), copy_(values_), short_residual_(values_), narrow_(values_) {
+      : options_(options),
+        values_(options.values),
+        residual_(values_),
+        out_(values_),
+        copy_(values_),
+        short_residual_(values_),
+        narrow_(values_) {
     const auto pool = random_values(Shape::kGaussian, std::size_t{1} << 22, 1);
     delta_.resize(values_);
     for (std::size_t at = 0; at < values_; at += pool.size()) {
@@ -166,9 +172,8 @@ void Bench::encode_all(FrameEncoder& encoder, float step, bool is_short, std::ve
     const std::size_t at = chunk * kChunkValues;
     const std::span<const float> delta(delta_.data() + at, kChunkValues);
     const ChunkId id(static_cast<std::uint32_t>(chunk));
-    const auto frame = is_short
-                           ? encoder.encode_grid_short(delta, 1.0F, {short_residual_.data() + at, kChunkValues}, step, step, id)
-                           : encoder.encode_grid(delta, 1.0F, {residual_.data() + at, kChunkValues}, step, id);
+    const auto frame = is_short ? encoder.encode_grid_short(delta, 1.0F, {short_residual_.data() + at, kChunkValues}, step, step, id)
+                                : encoder.encode_grid(delta, 1.0F, {residual_.data() + at, kChunkValues}, step, id);
     if (frame && frames != nullptr) (*frames)[chunk].assign(frame->bytes.begin(), frame->bytes.end());
   }
 }
@@ -275,7 +280,8 @@ void Bench::sparse_case(float step, bool is_short) {
   }
   std::sort(seconds.begin(), seconds.end());
   Case row;
-  row.name = fmt::format("sparse, {:.2f} % nonzeros, {} residual, bits per nonzero", 100.0 * quality.nonzero_share, is_short ? "int16" : "fp32");
+  row.name =
+      fmt::format("sparse, {:.2f} % nonzeros, {} residual, bits per nonzero", 100.0 * quality.nonzero_share, is_short ? "int16" : "fp32");
   row.isa = available_kernels().back()->name;
   row.bits = quality.bits / quality.nonzero_share;
   row.entropy_bits = quality.entropy / quality.nonzero_share;

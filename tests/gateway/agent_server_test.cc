@@ -92,7 +92,8 @@ TEST_F(AgentServerTest, ControlAndFramesKeepTheirOrderInBothDirections) {
   internal::RecordParser parser(wire::kControlBytesMax, true);
   const auto read_client = [&] {
     std::uint8_t bytes[65536];
-    for (auto result = client.read(bytes, sizeof bytes); result.step == internal::IoStep::kDone; result = client.read(bytes, sizeof bytes)) {
+    for (auto result = client.read(bytes, sizeof bytes); result.step == internal::IoStep::kDone;
+         result = client.read(bytes, sizeof bytes)) {
       for (ByteSpan rest(bytes, result.bytes); !rest.empty();) {
         std::optional<internal::ParsedRecord> record;
         const auto used = parser.feed(rest, record);

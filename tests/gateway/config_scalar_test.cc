@@ -112,7 +112,9 @@ TEST(ConfigScalar, EndpointsAreHostAndPort) {
 
 TEST(ConfigScalar, NamesAreSafeInCertificatesLabelsAndPaths) {
   for (const char* text : {"a", "7", "us-east-1", "x0"}) EXPECT_TRUE(parse_name(text).value) << text;
-  for (const char* text : {"", "-a", "a-", "A", "a_b", "a.b", "a/b", "..", "a b", "a\n", "é"}) EXPECT_FALSE(parse_name(text).value) << text;
+  for (const char* text : {"", "-a", "a-", "A", "a_b", "a.b", "a/b", "..", "a b", "a\n", "é"}) {
+    EXPECT_FALSE(parse_name(text).value) << text;
+  }
   EXPECT_TRUE(parse_name(std::string(63, 'a')).value);
   EXPECT_FALSE(parse_name(std::string(64, 'a')).value);
   EXPECT_TRUE(parse_domain("train_1.example.org").value);

@@ -164,8 +164,12 @@ TEST(RecordParser, TakesRecordsInPiecesOfAnySize) {
 
 TEST(RecordParser, RefusesFromTheHeaderAlone) {
   const std::vector<ByteVector> bad = {
-      {0xff, 0xff, 0xff, 0x7f, 2, 0, 0, 0}, {0, 0, 0, 0x80, 1, 0, 0, 0}, {1, 0, 0, 0, 3, 0, 0, 0}, {1, 0, 0, 0, 0, 0, 0, 0},
-      {1, 0, 0, 0, 1, 0, 1, 0},             {31, 0, 0, 0, 2, 0, 0, 0},
+      {0xff, 0xff, 0xff, 0x7f, 2, 0, 0, 0},
+      {0, 0, 0, 0x80, 1, 0, 0, 0},
+      {1, 0, 0, 0, 3, 0, 0, 0},
+      {1, 0, 0, 0, 0, 0, 0, 0},
+      {1, 0, 0, 0, 1, 0, 1, 0},
+      {31, 0, 0, 0, 2, 0, 0, 0},
   };
   for (const ByteVector& header : bad) {
     RecordParser parser(wire::kControlBytesMax, true);

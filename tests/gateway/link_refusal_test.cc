@@ -147,9 +147,8 @@ TEST_F(LinkRefusal, FloodOfSilentConnectionsIsCappedAndDoesNotHurtTheLink) {
   auto link = connect_link();
   std::vector<internal::UniqueFd> flood;
   for (int count = 0; count < 20; ++count) flood.push_back(test::connect_loopback(node_.links->listening_port()));
-  EXPECT_TRUE(until([&] {
-    return std::count_if(flood.begin(), flood.end(), [](const auto& fd) { return test::is_closed_by_peer(fd.get()); }) >= 14;
-  }));
+  EXPECT_TRUE(until(
+      [&] { return std::count_if(flood.begin(), flood.end(), [](const auto& fd) { return test::is_closed_by_peer(fd.get()); }) >= 14; }));
   EXPECT_TRUE(node_.was_refused("flood"));
   EXPECT_TRUE(node_.links->is_up(kDialler));
 }
@@ -189,7 +188,8 @@ TEST_F(LinkRefusal, AcceptingGoesOnAfterDescriptorsRanOut) {
 TEST_F(LinkRefusal, LinkEndsWhenThePeersCertificateExpires) {
   const auto now = std::chrono::system_clock::now();
   start();
-  const auto tls = certificates_.context({site_uri(TestCertificates::kDomain, "s0")}, {now - std::chrono::hours(1), now + std::chrono::seconds(2)});
+  const auto tls =
+      certificates_.context({site_uri(TestCertificates::kDomain, "s0")}, {now - std::chrono::hours(1), now + std::chrono::seconds(2)});
   RawTlsClient control(node_.links->listening_port(), tls);
   ASSERT_TRUE(until([&] { return control.step() || control.is_up(); }));
   control.send(internal::make_hello(test::link_config(0, 2), 0));
@@ -243,9 +243,7 @@ TEST(LinkMismatch, OtherSettingsAreExplainedAtBothSides) {
     config.shared_settings = config.self_name + " says this";
     config.explain_settings = explain;
   });
-  ASSERT_TRUE(pair.until([&] {
-    return pair.dialler.was_refused("settings_mismatch") && pair.acceptor.was_refused("settings_mismatch");
-  }));
+  ASSERT_TRUE(pair.until([&] { return pair.dialler.was_refused("settings_mismatch") && pair.acceptor.was_refused("settings_mismatch"); }));
   EXPECT_NE(pair.dialler.refusals[0].second.find("theirs is s1 says this"), std::string::npos) << pair.dialler.refusals[0].second;
   EXPECT_NE(pair.acceptor.refusals[0].second.find("settings of s1 and s0 differ"), std::string::npos) << pair.acceptor.refusals[0].second;
 }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kQueueBytesMin = 256 * kKiB;
 constexpr double kQueueSeconds = 0.010;
-constexpr std::size_t kSegmentBytesMin = 1460;        // one Ethernet packet's payload
+constexpr std::size_t kSegmentBytesMin = 1460;  // one Ethernet packet's payload
 constexpr std::size_t kSegmentBytesMax = 256 * kKiB;
 constexpr std::size_t kRoomUnlimited = 64 * kMiB;
 

@@ -14,10 +14,10 @@ namespace sluice::support {
 
 // What a link does to its bytes. Symmetric settings are two of these.
 struct LinkShape {
-  Duration delay{};                // one way
-  BitsPerSecond rate{};            // 0 = unlimited
-  std::size_t queue_bytes = 0;     // waiting in front of the line; 0 = default_queue_bytes(rate)
-  bool is_blackhole = false;       // nothing passes and nothing is lost: what TCP sees while packets vanish
+  Duration delay{};             // one way
+  BitsPerSecond rate{};         // 0 = unlimited
+  std::size_t queue_bytes = 0;  // waiting in front of the line; 0 = default_queue_bytes(rate)
+  bool is_blackhole = false;    // nothing passes and nothing is lost: what TCP sees while packets vanish
 };
 
 // 10 ms of the rate, at least 256 KiB: deep enough to keep the line busy between two turns of the relay.

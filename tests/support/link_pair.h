@@ -90,8 +90,8 @@ class LinkPair {
     auto config = link_config(1, 2);
     config.listen_port = port;
     if (change) change(config);
-    acceptor.links = std::make_unique<gateway::PeerLinks>(loop, config, acceptor_tls ? acceptor_tls : certificates.site("s1"),
-                                                          acceptor.callbacks());
+    acceptor.links =
+        std::make_unique<gateway::PeerLinks>(loop, config, acceptor_tls ? acceptor_tls : certificates.site("s1"), acceptor.callbacks());
     const Status started = acceptor.links->start();
     SLUICE_ASSERT(started.has_value(), "{}", started.error().to_string());
     acceptor_port = acceptor.links->listening_port();
@@ -100,21 +100,19 @@ class LinkPair {
     auto config = link_config(0, 2);
     config.peers[0].port = acceptor_port;
     if (change) change(config);
-    dialler.links = std::make_unique<gateway::PeerLinks>(loop, config, dialler_tls ? dialler_tls : certificates.site("s0"),
-                                                         dialler.callbacks());
+    dialler.links =
+        std::make_unique<gateway::PeerLinks>(loop, config, dialler_tls ? dialler_tls : certificates.site("s0"), dialler.callbacks());
     const Status started = dialler.links->start();
     SLUICE_ASSERT(started.has_value(), "{}", started.error().to_string());
   }
   bool until(const std::function<bool()>& condition, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
     return run_until(loop, condition, limit);
   }
-  [[nodiscard]] bool both_up() const {
-    return dialler.links->is_up(SiteId(1)) && acceptor.links->is_up(SiteId(0));
-  }
+  [[nodiscard]] bool both_up() const { return dialler.links->is_up(SiteId(1)) && acceptor.links->is_up(SiteId(0)); }
 
   asio::io_context loop;
   TestCertificates certificates;
-  std::shared_ptr<const gateway::TlsContext> dialler_tls;   // null = a good one
+  std::shared_ptr<const gateway::TlsContext> dialler_tls;  // null = a good one
   std::shared_ptr<const gateway::TlsContext> acceptor_tls;
   LinkNode dialler;
   LinkNode acceptor;

@@ -29,7 +29,7 @@ constexpr Duration kTick = std::chrono::milliseconds(1);
 constexpr std::size_t kReadBytes = 256 * kKiB;
 constexpr std::size_t kReadBytesLimited = 64 * kKiB;  // connections of a limited link take turns in pieces of this size
 constexpr int kSocketBufferBytes = static_cast<int>(256 * kKiB);
-constexpr std::size_t kUnreadBytesMax = 16 * kMiB;    // due, but not yet taken by the receiver
+constexpr std::size_t kUnreadBytesMax = 16 * kMiB;  // due, but not yet taken by the receiver
 constexpr std::size_t kGatherMax = 64;
 constexpr Duration kDialRetry = std::chrono::milliseconds(5);
 
@@ -107,8 +107,13 @@ class WanRelay::Impl {
 class WanRelay::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Impl& relay, tcp::socket dialler, Route& route)
-      : relay_(relay), dialler_(std::move(dialler)), target_(relay.io_), setup_(relay.io_), target_port_(route.target_port),
-        forward_{relay.link(route.from, route.to), dialler_, target_}, backward_{relay.link(route.to, route.from), target_, dialler_} {
+      : relay_(relay),
+        dialler_(std::move(dialler)),
+        target_(relay.io_),
+        setup_(relay.io_),
+        target_port_(route.target_port),
+        forward_{relay.link(route.from, route.to), dialler_, target_},
+        backward_{relay.link(route.to, route.from), target_, dialler_} {
     ++forward_.link.counters.connections;
   }
 
@@ -147,12 +152,12 @@ class WanRelay::Impl::Connection : public std::enable_shared_from_this<Connectio
     tcp::socket& sink;
     std::deque<Segment> segments{};
     std::size_t held_bytes = 0;
-    std::size_t in_write = 0;      // segments that the running write covers
+    std::size_t in_write = 0;  // segments that the running write covers
     bool is_reading = false;
-    bool is_open = false;          // both ends connected and the round trip of the set-up over
+    bool is_open = false;  // both ends connected and the round trip of the set-up over
     End end = End::kNone;
     TimePoint end_due{};
-    bool is_finished = false;      // the end was passed on to the sink
+    bool is_finished = false;  // the end was passed on to the sink
     std::vector<std::byte> scratch{};
   };
 

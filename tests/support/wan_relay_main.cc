@@ -66,7 +66,10 @@ json counters(const WanRelay& relay, std::uint16_t sites) {
     for (std::uint16_t to = 0; to < sites; ++to) {
       if (from == to) continue;
       const auto link = relay.counters(SiteId(from), SiteId(to));
-      all.push_back({{"from", from}, {"to", to}, {"bytes_entered", link.bytes_entered}, {"bytes_delivered", link.bytes_delivered},
+      all.push_back({{"from", from},
+                     {"to", to},
+                     {"bytes_entered", link.bytes_entered},
+                     {"bytes_delivered", link.bytes_delivered},
                      {"connections", link.connections}});
     }
   }
