@@ -22,7 +22,7 @@ class CppFunctionFinder {
       continues_directive = is_directive && trim(text).ends_with('\\');
       if (is_directive) continue;
       for (const char character : text) step(character);
-      pending_ += ' ';
+      if (!pending_.empty()) pending_ += ' ';
     }
     return std::move(functions_);
   }
@@ -38,9 +38,8 @@ class CppFunctionFinder {
     } else {
       if (character == '(') ++parentheses_;
       if (character == ')') --parentheses_;
-      const bool is_blank = character == ' ' || character == '\t';
-      if (trim(pending_).empty() && !is_blank) {
-        pending_.clear();
+      if (pending_.empty()) {
+        if (character == ' ' || character == '\t') return;  // blanks before a signature are not part of it
         pending_line_ = line_;
       }
       pending_ += character;
