@@ -1,11 +1,11 @@
 // XXH3-64 compiled for AVX-512 (the packaged library is SSE2 only): the hash would otherwise be 4 % of encoding. This file alone is built
 // with -mavx512f and holds nothing but static functions of xxhash.h, so that no other code can pick up its instructions.
+#include "compression/internal/frame_hash_avx512.h"
+
 #if defined(__AVX512F__)
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 #endif
-
-#include "compression/internal/frame_hash_avx512.h"
 
 namespace sluice::compression {
 

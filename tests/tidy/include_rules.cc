@@ -71,7 +71,7 @@ constexpr std::array<ThirdParty, 29> kThirdParties = {{
     {"nvml.h", {"topology/"}},
     {"spdlog/", {"base/log.cc"}},
     {"tl/expected.hpp", {"base/result.h"}},
-    {"xxhash.h", {"base/hash.cc"}},
+    {"xxhash.h", {"base/hash.cc", "compression/internal/frame_hash_avx512.cc"}},
     {"zstd", {"compression/", "gateway/", "tests/compression/"}},
     {"hwy/", {"compression/"}},
     {"CLI/", {"gateway/", "site-agent/", "tests/"}},
