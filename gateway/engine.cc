@@ -238,6 +238,7 @@ void Engine::act(sync::StartContribution& action) {
   if (!held || held->round.next() != record.round || catch_up_->is_bringing_agents()) return;
   history_.opened(record, Clock::now());
   contribution_ = Contribution{record.epoch, record.round, action.is_member, group_.generation()};
+  own_chunks_.clear();
   wire::AgentMessage message;
   wire::RoundOpened* opened = message.mutable_round_opened();
   opened->set_epoch(record.epoch.value);
@@ -267,8 +268,10 @@ void Engine::act(sync::SendContributions& action) {
 // REQUIRES: called for the round of the current record.
 void Engine::send_contribution(SiteId owner, ChunkId chunk) {
   const sync::RoundRecord& record = machine_->record();
+  // Not coded yet in this epoch: it goes out when it is. What the spool holds then is of a round that was given up.
+  if (!own_chunks_.contains(chunk)) return;
   auto frame = parts_.spool.get(FrameKey{record.round, wire::FrameRole::kContribution, self_, SiteSet(), chunk});
-  if (!frame) return;  // the agents have not coded it yet: it goes out when they do
+  if (!frame) return;
   if (owner == self_) {
     feed(sync::ContributionStored{record.epoch, record.round, self_, chunk});
     return;
@@ -309,10 +312,28 @@ void Engine::act(sync::CombineChunk& action) {
   });
 }
 
+Status Engine::keep_update(const FrameKey& key, const SharedBytes& frame, EpochId epoch) {
+  const auto known = update_epochs_.find(key);
+  if (known != update_epochs_.end() && known->second == epoch && parts_.spool.has(key)) return {};
+  SLUICE_CHECK_OK(parts_.spool.put(key, frame));
+  update_epochs_[key] = epoch;
+  return {};
+}
+
+// A committed update must outlive the processes that confirmed it: it is in a file before this site confirms.
+Status Engine::promote_update(RoundId round, SiteSet counted, std::uint32_t chunks) {
+  const FrameKey which{round, wire::FrameRole::kUpdate, SiteId(), counted, ChunkId()};
+  if (promoted_ == which) return {};
+  promoted_.reset();
+  SLUICE_CHECK_OK(parts_.spool.promote(round, counted, chunks));
+  promoted_ = which;
+  return {};
+}
+
 // An update chunk that this site made: to every peer, to the own agents, to the machine.
 void Engine::deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoch) {
   if (epoch != machine_->record().epoch) return;  // the round was given up meanwhile
-  if (const Status kept = parts_.spool.put(key, frame); !kept) {
+  if (const Status kept = keep_update(key, frame, epoch); !kept) {
     log_error("spool", "{}", kept.error().to_string());
     return;
   }
@@ -340,6 +361,10 @@ void Engine::act(sync::SendOwnerStatus& action) {
 
 void Engine::act(sync::SendConfirm& action) {
   history_.update_complete(Clock::now());
+  if (const Status kept = promote_update(action.round, action.counted, machine_->record().chunks); !kept) {
+    log_error("spool", "round {} is not confirmed, its update cannot be kept: {}", action.round, kept.error().to_string());
+    return;  // the round goes on with the sites that can
+  }
   wire::PeerMessage message;
   wire::Confirm* confirm = message.mutable_confirm();
   confirm->set_epoch(action.epoch.value);
@@ -374,14 +399,14 @@ void Engine::act(sync::FinishRound& action) {
     if (const Status written = write_journal(record); !written) log_error("journal", "{}", written.error().to_string());
   }
   const auto held = group_.state();
-  const bool is_following = contribution_ && contribution_->round == record.round && contribution_->epoch == record.epoch &&
+  const bool is_following = contribution_ && contribution_->round == record.round && contribution_->epoch == action.frames.epoch &&
                             contribution_->generation == group_.generation() && held && held->round.value + 1 == record.round.value &&
-                            !catch_up_->is_bringing_agents();
+                            !catch_up_->is_bringing_agents() && fetched_round_ != record.round;
   const bool was_counted = is_following && contribution_->is_member && record.counted.contains(self_);
   if (is_following) {
     wire::AgentMessage message;
     wire::RoundCommitted* committed = message.mutable_round_committed();
-    committed->set_epoch(record.epoch.value);
+    committed->set_epoch(action.frames.epoch.value);
     committed->set_round(record.round.value);
     committed->set_counted(record.counted.bits);
     committed->set_scale(sync::scale_of(record));
@@ -389,7 +414,7 @@ void Engine::act(sync::FinishRound& action) {
     committed->set_reason(record.reason);
     send_agents(message);
   }
-  if (const Status kept = parts_.spool.promote(record.round, record.counted, record.chunks); !kept) {
+  if (const Status kept = promote_update(record.round, record.counted, record.chunks); !kept) {
     log_warning("spool", "round {} is not kept for replay: {}", record.round, kept.error().to_string());
   }
   parts_.spool.drop_rounds_before(record.round.next());
@@ -402,10 +427,14 @@ void Engine::act(sync::FinishRound& action) {
                                         is_following ? inner_steps_ : 0, loss, Clock::now(), std::chrono::system_clock::now());
   parts_.metrics.round_finished(status->outcome, status->seconds, status->phase_seconds, static_cast<std::uint32_t>(record.counted.size()));
   parts_.metrics.set_round(record.round.value, record.epoch.value);
+  for (std::uint16_t site = 0; site < sites_; ++site) {
+    if (SiteId(site) != self_) parts_.metrics.set_link_bits(SiteId(site), parts_.config.compression.bits, status->bits_per_value);
+  }
   parts_.metrics.set_rate(status->bits_per_value, static_cast<double>(record.step));
   parts_.metrics.add_raw_bytes(status->raw_bytes);
   contribution_.reset();
   early_updates_.clear();
+  update_epochs_.clear();
   group_.clear_ready();
   if (!is_following && held && held->round < record.round) {
     catch_up_->need_agents(record.round, held->round.value == 0, {}, "a round was committed while they were away", Clock::now());
@@ -435,7 +464,38 @@ void Engine::act(sync::SkipRound& action) {
   log_warning("round", "{} given up: {}", action.round, with_names(action.reason));
 }
 
-void Engine::act(sync::FetchUpdate& action) { catch_up_->need_update(action.record, action.from, Clock::now()); }
+// The own replay file, when a process that died had written it and it has the committed digest.
+bool Engine::feed_from_replay_file(const sync::RoundRecord& record) {
+  if (!parts_.spool.has_committed(record.round)) return false;
+  ByteVector digests;
+  ByteWriter writer(digests);
+  std::vector<Digest> chunks;
+  for (std::uint32_t chunk = 0; chunk < record.chunks; ++chunk) {
+    const auto frame = parts_.spool.get_committed(record.round, ChunkId(chunk));
+    if (!frame) return false;
+    chunks.push_back(xxh3_128(**frame));
+    writer.write(chunks.back().low);
+    writer.write(chunks.back().high);
+  }
+  if (!(xxh3_128(digests) == record.update_digest)) {
+    parts_.spool.drop_committed_from(record.round);
+    return false;
+  }
+  promoted_ = FrameKey{record.round, wire::FrameRole::kUpdate, SiteId(), record.counted, ChunkId()};
+  for (std::uint32_t chunk = 0; chunk < record.chunks; ++chunk) {
+    feed(sync::UpdateStored{record.epoch, record.round, record.counted, ChunkId(chunk), chunks[chunk]});
+  }
+  return true;
+}
+
+void Engine::act(sync::FetchUpdate& action) {
+  fetched_round_ = action.record.round;
+  keep_record(action.record);
+  if (feed_from_replay_file(action.record)) return;
+  std::erase_if(update_epochs_, [&](const auto& entry) { return entry.first.round == action.record.round; });
+  promoted_.reset();
+  catch_up_->need_update(action.record, action.from, Clock::now());
+}
 
 void Engine::act(sync::CatchUpState& action) {
   const auto held = group_.state();

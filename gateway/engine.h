@@ -109,6 +109,9 @@ class Engine {
   void act(sync::CatchUpState& action);
   void act(sync::Announce& action);
   void broadcast(const wire::PeerMessage& message);
+  Status keep_update(const FrameKey& key, const SharedBytes& frame, EpochId epoch);
+  Status promote_update(RoundId round, SiteSet counted, std::uint32_t chunks);
+  bool feed_from_replay_file(const sync::RoundRecord& record);
   void deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoch);
   void send_contribution(SiteId owner, ChunkId chunk);
   Status write_journal(const sync::RoundRecord& record);
@@ -159,6 +162,11 @@ class Engine {
     std::uint64_t generation = 0;  // of the agent group that was told
   };
   std::optional<Contribution> contribution_;
+  std::set<ChunkId> own_chunks_;  // coded for that epoch and in the spool
+  // Update chunks of the round in progress that are in the spool, with the epoch they came in: the first one of an epoch stays.
+  std::map<FrameKey, EpochId> update_epochs_;
+  std::optional<RoundId> fetched_round_;                      // its update came by fetch: the agents have not seen its frames
+  std::optional<FrameKey> promoted_;                          // round and set of the replay file written last (chunk 0)
   std::vector<FrameRecord> early_updates_;                    // arrived before the agents knew of the round
   std::uint64_t inner_steps_ = 0;                             // of the round in progress, from the agents
   std::map<SiteId, std::deque<FrameRecord>> waiting_frames_;  // a peer's queue was full; shared bytes, bounded by the round's frames

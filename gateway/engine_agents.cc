@@ -177,6 +177,7 @@ Status Engine::take_own_contribution(AgentSessionId session, const FrameRecord& 
     return fail(ErrorCode::kFrameUnexpected, "take contribution", fmt::format("chunk {} is not of that rank's shard", chunk));
   }
   SLUICE_CHECK_OK(parts_.spool.put(FrameKey{contribution_->round, wire::FrameRole::kContribution, self_, SiteSet(), chunk}, frame.frame));
+  own_chunks_.insert(chunk);
   history_.contributed(frame.frame->size(), Clock::now());
   const sync::RoundRecord& record = machine_->record();
   const bool is_current = record.round == contribution_->round && record.epoch == contribution_->epoch && !record.owners.empty();

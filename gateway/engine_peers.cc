@@ -162,7 +162,8 @@ Status Engine::take_update(SiteId from, const FrameRecord& frame) {
     return fail(ErrorCode::kPeerNotEntitled, "take update", fmt::format("site {} does not own chunk {}", from, chunk));
   }
   const RoundId round(frame.envelope.round);
-  SLUICE_CHECK_OK(parts_.spool.put(FrameKey{round, wire::FrameRole::kUpdate, SiteId(), counted, chunk}, frame.frame));
+  SLUICE_CHECK_OK(
+      keep_update(FrameKey{round, wire::FrameRole::kUpdate, SiteId(), counted, chunk}, frame.frame, EpochId(frame.envelope.epoch)));
   const bool are_agents_told = contribution_ && contribution_->round == round && contribution_->epoch.value == frame.envelope.epoch;
   if (are_agents_told) {
     send_agent_frame(chunk, frame);

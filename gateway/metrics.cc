@@ -169,7 +169,6 @@ struct Metrics::Impl {
   Gauge& epoch = maker.gauge("sluice_epoch", "Epoch of the coordination store.");
   Gauge& bits = maker.gauge("sluice_contribution_bit_depth", "Payload bits per value of this site's last contribution.");
   Gauge& step = maker.gauge("sluice_quantiser_step", "Common quantiser step of the last round; 0 for uncoded rounds.");
-  Gauge& residual = maker.gauge("sluice_residual_ratio", "Norm of the residual over norm of the delta in the last round.");
   Counter& discarded =
       maker.counter("sluice_contributions_discarded_total", "Contributions of this site that a committed round did not count.");
   Counter& announcements = maker.counter("sluice_announcements_total", "Changes of state announced to people.");
@@ -268,7 +267,6 @@ void Metrics::set_rate(double bits_per_value, double step) {
   impl_->step.Set(step);
 }
 
-void Metrics::set_residual_ratio(double ratio) { impl_->residual.Set(ratio); }
 void Metrics::count_contribution_discarded() { impl_->discarded.Increment(); }
 void Metrics::count_announcement() { impl_->announcements.Increment(); }
 void Metrics::set_solo(bool is_solo) { impl_->solo.Set(is_solo ? 1.0 : 0.0); }

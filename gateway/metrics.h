@@ -84,8 +84,7 @@ class Metrics {
   void round_finished(RoundOutcome outcome, double seconds, const PhaseSeconds& phases, std::uint32_t counted_sites);
   void set_round(std::uint64_t committed_round, std::uint64_t epoch);
   void set_rate(double bits_per_value, double step);
-  void set_residual_ratio(double ratio);  // norm of the residual over norm of the delta
-  void count_contribution_discarded();    // of this site
+  void count_contribution_discarded();  // of this site
   void count_announcement();
   void set_solo(bool is_solo);
   void add_raw_bytes(std::uint64_t bytes);  // numerator of the reduction; the sent wire bytes are its denominator
