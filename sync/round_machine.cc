@@ -80,13 +80,14 @@ void RoundMachine::Impl::handle(const LocalState& event) {
 }
 
 void RoundMachine::Impl::handle(const PeerUp& event) {
-  if (event.site == config.self || !config.sites.contains(event.site)) return;
+  if (!is_peer(event.site)) return;
   sites[event.site.value].is_up = true;
+  sites[event.site.value].up_since = now;
   repeat_to_new_peer(event.site);
 }
 
 void RoundMachine::Impl::handle(const PeerDown& event) {
-  if (event.site == config.self || !config.sites.contains(event.site)) return;
+  if (!is_peer(event.site)) return;
   // What a site that may have restarted holds, it says again. Confirmations stay true: the site did hold the update.
   Site& site = sites[event.site.value];
   site.is_up = false;
@@ -97,7 +98,7 @@ void RoundMachine::Impl::handle(const PeerDown& event) {
 }
 
 void RoundMachine::Impl::handle(const ProposalReceived& event) {
-  if (event.proposal.site == config.self || !config.sites.contains(event.proposal.site)) return;
+  if (!is_peer(event.proposal.site)) return;
   Site& site = sites[event.proposal.site.value];
   site.has_agents = true;
   site.proposal = event.proposal;
@@ -105,7 +106,7 @@ void RoundMachine::Impl::handle(const ProposalReceived& event) {
 }
 
 void RoundMachine::Impl::handle(const WithdrawReceived& event) {
-  if (event.site == config.self || !config.sites.contains(event.site)) return;
+  if (!is_peer(event.site)) return;
   Site& site = sites[event.site.value];
   site.has_agents = false;
   site.proposal.reset();
@@ -114,7 +115,7 @@ void RoundMachine::Impl::handle(const WithdrawReceived& event) {
 }
 
 void RoundMachine::Impl::handle(const StateReportReceived& event) {
-  if (event.from == config.self || !config.sites.contains(event.from)) return;
+  if (!is_peer(event.from)) return;
   Site& site = sites[event.from.value];
   site.has_agents = true;
   site.state = event;
@@ -153,31 +154,32 @@ void RoundMachine::Impl::handle(const StoreFound&) {
 
 void RoundMachine::Impl::handle(const ContributionStored& event) {
   const RoundKey key{event.epoch, event.round};
-  if (tracker && key == record.key()) {
-    if (tracker->add_contribution(event.site, event.chunk)) combine(event.chunk);
-  } else if (key > record.key() && early.size() < kEarlyFramesMax) {
-    early.push_back({key, event.chunk, SiteSet{}, event.site, Digest{}});
-  }
+  if (!is_current(key)) return keep_early({key, event.chunk, SiteSet{}, event.site, Digest{}});
+  if (tracker->add_contribution(event.site, event.chunk)) combine(event.chunk);
 }
 
 void RoundMachine::Impl::handle(const UpdateStored& event) {
   const RoundKey key{event.epoch, event.round};
   if (pending && key == pending->frames) {
     if (event.counted == pending->record.counted) pending->progress.add(event.chunk, event.frame_digest);
-  } else if (tracker && key == record.key()) {
+  } else if (is_current(key)) {
     tracker->add_update(event.counted, event.chunk, event.frame_digest);
-  } else if (key > record.key() && early.size() < kEarlyFramesMax && !event.counted.empty()) {
-    early.push_back({key, event.chunk, event.counted, SiteId{}, event.frame_digest});
+  } else if (!event.counted.empty()) {
+    keep_early({key, event.chunk, event.counted, SiteId{}, event.frame_digest});
   }
 }
 
+void RoundMachine::Impl::keep_early(const EarlyFrame& frame) {
+  if (frame.key > record.key() && early.size() < kEarlyFramesMax) early.push_back(frame);
+}
+
 void RoundMachine::Impl::handle(const OwnerStatusReceived& event) {
-  if (event.from == config.self || !config.sites.contains(event.from)) return;
+  if (!is_peer(event.from)) return;
   sites[event.from.value].status = event;
 }
 
 void RoundMachine::Impl::handle(const ConfirmReceived& event) {
-  if (event.from == config.self || !config.sites.contains(event.from)) return;
+  if (!is_peer(event.from)) return;
   sites[event.from.value].confirm = event;
 }
 

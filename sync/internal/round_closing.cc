@@ -64,6 +64,8 @@ std::optional<Closing> close_at_deadline(const RoundRecord& record, const CloseV
 
 std::optional<Closing> close_again(const RoundRecord& record, const CloseView& view, SiteSet confirmed, SiteSet agreeing) {
   if (record.attempt >= kAttemptsMax) return std::nullopt;
+  // Confirmations of the dead that have not come will not come.
+  if (record.counted.intersect(view.live.unite(confirmed)).size() < view.quorum) return std::nullopt;
   const SiteSet owners = owners_with_chunks(record);
   const SiteSet live_owners = owners.intersect(view.live);
   SiteSet remaining = confirmed.intersect(view.live);

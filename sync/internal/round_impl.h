@@ -25,6 +25,7 @@ struct RoundMachine::Impl {
   // What is known of a site, the own one included.
   struct Site {
     bool is_up = false;
+    TimePoint up_since{};
     bool has_agents = false;
     std::optional<Proposal> proposal;
     std::optional<OwnerStatusReceived> status;
@@ -72,14 +73,21 @@ struct RoundMachine::Impl {
   void handle(const UpdateLost& event);
   void handle(const Tick&) {}
   void settle();
+  // A site number from the network can be anything.
+  [[nodiscard]] bool is_peer(SiteId site) const { return site.value < kSitesMax && site != config.self && config.sites.contains(site); }
 
   // ---- round_site.cc: every site ----
   void adopt(const RoundRecord& next);
   void leave_round(const RoundRecord& next);
+  [[nodiscard]] bool may_be_under_way(const RoundRecord& committed) const;
   void enter_round(const RoundRecord& previous);
   void replay_early_frames();
   void combine_owned();
   void combine(ChunkId chunk);
+  [[nodiscard]] SiteSet wanted() const;  // whose frames a chunk sums now
+  // Of the round that runs here.
+  [[nodiscard]] bool is_current(const RoundKey& key) const { return tracker && key == record.key(); }
+  void keep_early(const EarlyFrame& frame);
   void settle_agents();        // pending contributions of a former life
   void settle_contribution();  // StartContribution, or Withdraw when it cannot be made
   void settle_status();
@@ -135,6 +143,7 @@ struct RoundMachine::Impl {
   // The running round.
   std::optional<RoundTracker> tracker;
   TimePoint opened_at{};
+  bool is_followed_from_open = false;  // else frames may have been sent before this site was there
   TimePoint closed_at{};
   std::uint32_t owners_since = 0;    // attempt from which on the present owners own: older statuses speak of other chunks
   RoundKey started;                  // StartContribution was said for it

@@ -43,11 +43,11 @@ void RoundMachine::Impl::leave_round(const RoundRecord& next) {
   }
   if (next.phase == Phase::kCommitted && !(pending && pending->record.round == next.round)) {
     const bool followed = tracker && record.round == next.round;
-    const bool may_be_under_way = followed && record.epoch == next.epoch;
+    const bool is_same_epoch = followed && record.epoch == next.epoch;
     pending = Pending{next, followed ? tracker->take_progress(next.counted) : UpdateProgress(next.counted, next.chunks),
-                      followed ? record.key() : next.key(), may_be_under_way ? now + config.commit_deadline / kFetchGraceShare : now};
+                      followed ? record.key() : next.key(), is_same_epoch && may_be_under_way(next) ? now + config.commit_deadline / kFetchGraceShare : now};
     // Of an epoch that is over nothing more comes.
-    if (followed && !may_be_under_way && !pending->progress.is_complete()) forget_frames();
+    if (followed && !is_same_epoch && !pending->progress.is_complete()) forget_frames();
   }
   tracker.reset();
   started = RoundKey{};
@@ -56,11 +56,22 @@ void RoundMachine::Impl::leave_round(const RoundRecord& next) {
   confirm_sent.reset();
 }
 
+// Whether what is missing of an update may still come by itself: every owner has been connected since before it could send any of it.
+bool RoundMachine::Impl::may_be_under_way(const RoundRecord& committed) const {
+  bool is_connected = is_followed_from_open;
+  owners_with_chunks(committed).for_each([&](SiteId owner) {
+    const Site& known = sites[owner.value];
+    if (owner != config.self && (!known.is_up || known.up_since >= opened_at)) is_connected = false;
+  });
+  return is_connected;
+}
+
 void RoundMachine::Impl::enter_round(const RoundRecord& previous) {
   if (record.phase == Phase::kClosed) closed_at = now;
   if (!tracker) {
     tracker.emplace(config.self, record);
     opened_at = now;
+    is_followed_from_open = record.phase == Phase::kOpen;
     owners_since = record.attempt;
     return;
   }
@@ -102,9 +113,11 @@ void RoundMachine::Impl::combine_owned() {
 }
 
 void RoundMachine::Impl::combine(ChunkId chunk) {
-  const SiteSet wanted = record.phase == Phase::kOpen ? record.members : record.counted;
-  if (tracker->take_combination(chunk, wanted)) actions.push_back(CombineChunk{record.epoch, record.round, chunk, wanted});
+  const SiteSet summed = wanted();
+  if (tracker->take_combination(chunk, summed)) actions.push_back(CombineChunk{record.epoch, record.round, chunk, summed});
 }
+
+SiteSet RoundMachine::Impl::wanted() const { return record.phase == Phase::kOpen ? record.members : record.counted; }
 
 // ---- saying what is new ----
 
@@ -197,9 +210,9 @@ void RoundMachine::Impl::settle_pending() {
     forget_frames();
   }
   if (pending->is_fetching) return;
-  const SiteSet others = live().minus(SiteSet{1U << config.self.value});
-  if (!others.contains_all(owners_with_chunks(committed).minus(SiteSet{1U << config.self.value}))) pending->fetch_at = std::min(pending->fetch_at, now);
+  if (!may_be_under_way(committed)) pending->fetch_at = std::min(pending->fetch_at, now);
   if (now < pending->fetch_at) return wake_at(pending->fetch_at);
+  const SiteSet others = live().minus(SiteSet{1U << config.self.value});
   std::vector<SiteId> from;
   others.intersect(committed.counted).for_each([&](SiteId site) { from.push_back(site); });
   others.minus(committed.counted).for_each([&](SiteId site) { from.push_back(site); });
@@ -309,8 +322,7 @@ void RoundMachine::Impl::repeat_to_new_peer(SiteId site) {
   if (confirm_sent) {
     actions.push_back(SendConfirm{record.epoch, record.round, record.attempt, record.counted, confirm_sent->update_digest});
   }
-  const SiteSet wanted = record.phase == Phase::kOpen ? record.members : record.counted;
-  if (contributing == record.key() && wanted.contains(config.self) && owners_with_chunks(record).contains(site)) {
+  if (contributing == record.key() && wanted().contains(config.self) && owners_with_chunks(record).contains(site)) {
     actions.push_back(SendContributions{record, {site}});
   }
 }

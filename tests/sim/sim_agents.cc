@@ -16,7 +16,6 @@ using std::chrono::milliseconds;
 using Phase = SimAgents::Phase;
 
 constexpr std::uint64_t kManifest = 7;
-constexpr std::uint64_t kRoundsPerCheckpoint = 3;
 
 }  // namespace
 
@@ -124,7 +123,7 @@ void SimSite::apply(const std::vector<SpoolEntry>& updates) {
       if (key.round != update.record.round) world_.checker().fail(fmt::format("I4: site {} was never told about its contribution to round {}", id_, key.round));
       world_.checker().resolved(id_, key, update.record.counted.contains(id_) ? Outcome::kCommitted : Outcome::kDiscarded);
     }
-    if (agents_.round.value % kRoundsPerCheckpoint == 0) {
+    if (agents_.round.value % world_.config().rounds_per_checkpoint == 0) {
       disk_.checkpoint_round = agents_.round;
       disk_.checkpoint_digest = agents_.digest;
     }

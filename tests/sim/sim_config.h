@@ -35,6 +35,7 @@ struct SimConfig {
   Duration compute_min = std::chrono::milliseconds(40);
   Duration compute_max = std::chrono::milliseconds(120);
   Duration encode_max = std::chrono::milliseconds(3);  // for each chunk
+  std::uint64_t rounds_per_checkpoint = 3;
   NetworkTimes network;
   FaultRates faults;
   Duration faulty_time = std::chrono::seconds(5);
