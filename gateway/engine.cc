@@ -248,6 +248,9 @@ void Engine::act(sync::StartContribution& action) {
   opened->set_codec(record.codec);
   opened->set_members(record.members.bits);
   opened->set_is_member(action.is_member);
+  sync::RoundRecord if_all = record;
+  if_all.counted = record.members;
+  opened->set_scale_if_all(sync::scale_of(if_all));
   send_agents(message);
   for (FrameRecord& frame : std::exchange(early_updates_, {})) {
     if (frame.envelope.round == record.round.value && frame.envelope.epoch == record.epoch.value) {

@@ -49,6 +49,17 @@ void apply_outer_step(const OuterConfig& config, float scale, std::span<const fl
   }
 }
 
+void prepare_average(const OuterConfig& config, float scale, std::span<const float> parameters, std::span<float> next) {
+  SLUICE_ASSERT(next.size() == parameters.size(), "{} updates for {} parameters", next.size(), parameters.size());
+  const std::size_t count = parameters.size();
+  const float* from = parameters.data();
+  float* to = next.data();
+  for (std::size_t index = 0; index < count; ++index) {
+    const float d = scale * to[index];
+    to[index] = from[index] - config.learning_rate * d;
+  }
+}
+
 Digest state_digest(std::span<const float> parameters, std::span<const float> momentum) {
   const ByteSpan kept = bytes_of(momentum);
   // All bytes are zero when the first one is and each equals the next: memcmp runs at the speed of memory.

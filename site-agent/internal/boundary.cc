@@ -261,7 +261,8 @@ void Boundary::contribute(TimePoint deadline) {
     const Status status = session.state().encode(chunk, delta, opened.weight, opened.step, opened.codec,
                                                  session.welcome()->has_error_feedback, frame);
     if (!status) {
-      parts_.status->report(status.error());
+      // The round goes on without this site, and its update takes the place of the bad parameters.
+      if (status.error().code != ErrorCode::kNonFinite || check_finite()) parts_.status->report(status.error());
       session.state().undo();
       break;
     }
@@ -307,7 +308,8 @@ StepResult Boundary::exchange(Progress& progress, TimePoint deadline, bool leave
   const std::uint64_t round_before = session.state().round_min();
   const std::uint64_t skips_before = session.skips();
   if (parts_.ranks > 1 && !reduce_parameters()) return go_solo("a rank of the site is gone or too slow");
-  if (!check_finite()) return make_result(StepOutcome::kSkipped, false);
+  // Ranks must agree before any of them contributes; a single one finds out while it codes, without a pass of its own.
+  if (parts_.ranks > 1 && !check_finite()) return make_result(StepOutcome::kSkipped, false);
   if (!session.wants_contribution()) send_ready(progress);
   if (parts_.ranks == 1) {
     session.set_write_back([this](ChunkId chunk, std::span<const float> values) { parts_.tensors->write(chunk, values); });

@@ -60,6 +60,7 @@ RoundOpened convert(const wire::RoundOpened& from) {
   to.codec = static_cast<std::uint8_t>(std::min(from.codec(), 255U));
   to.members = SiteSet{from.members()};
   to.is_member = from.is_member();
+  to.scale_if_all = from.scale_if_all();
   return to;
 }
 

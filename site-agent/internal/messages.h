@@ -43,6 +43,7 @@ struct RoundOpened {
   std::uint8_t codec = 0;  // compression::Codec
   SiteSet members;
   bool is_member = false;
+  float scale_if_all = 0.0F;  // of the commit when all members are counted; 0: not said
 };
 struct RoundCommitted {
   std::uint64_t epoch = 0;

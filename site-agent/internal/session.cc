@@ -94,7 +94,7 @@ void Session::on(RoundCommitted&& event) {
     return;
   }
   const bool is_gap = state_.round_min() + 1 < event.round && !(catch_up_ && catch_up_->request.with_state);
-  if (is_gap || !state_.is_staged(event.round, event.counted)) {
+  if (is_gap || !state_.is_staged(event.round, event.counted, event.scale)) {
     start_over(Error{ErrorCode::kAgentProtocol, "apply round",
                      fmt::format("round {} is committed, but its update is not complete here (state of round {})", event.round,
                                  state_.round_min())});
@@ -146,7 +146,13 @@ Status Session::take_frame(const FrameReceived& event) {
 Status Session::take_update(const wire::FrameEnvelope& envelope, const compression::FrameView& frame, bool is_replay) {
   const ChunkId chunk(envelope.chunk);
   if (envelope.round != state_.chunk_round(chunk) + 1) return {};  // of a round that this chunk has had, or cannot use yet
-  return state_.stage(chunk, envelope.epoch, envelope.round, SiteSet{envelope.counted}, is_replay, frame);
+  const SiteSet counted{envelope.counted};
+  SLUICE_CHECK_OK(state_.stage(chunk, envelope.epoch, envelope.round, counted, is_replay, frame));
+  // The usual case, all members counted, is worked out while the other chunks are still on their way.
+  const bool is_expected = !is_replay && opened_ && opened_->round == envelope.round && opened_->epoch == envelope.epoch &&
+                           opened_->members == counted && opened_->scale_if_all > 0.0F;
+  if (is_expected && welcome_) state_.prepare(chunk, opened_->scale_if_all, welcome_->outer);
+  return {};
 }
 
 Status Session::take_state(const wire::FrameEnvelope& envelope, const compression::FrameView& frame) {

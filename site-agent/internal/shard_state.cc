@@ -110,28 +110,48 @@ Status ShardState::stage(ChunkId chunk, std::uint64_t epoch, std::uint64_t round
   installing_[slot(chunk)] = Installing{};
   SLUICE_CHECK_OK(check_shape(frame, chunk, target.size()));
   SLUICE_CHECK_OK(compression::decode_frame(frame, target));
-  staged = Staged{epoch, round, counted, is_replay};
+  staged = Staged{epoch, round, counted, is_replay, false, 0.0F, Digest{}};
   return {};
 }
 
-bool ShardState::is_staged(std::uint64_t round, SiteSet counted) const {
+void ShardState::prepare(ChunkId chunk, float scale, const sync::OuterConfig& outer) {
+  Staged& staged = staged_[slot(chunk)];
+  if (staged.round == 0 || staged.is_prepared || sync::has_momentum(outer.rule)) return;
+  const std::span<float> next = section(staged_values_, chunk);
+  sync::prepare_average(outer, scale, parameters(chunk), next);
+  staged.is_prepared = true;
+  staged.scale = scale;
+  staged.next_digest = sync::state_digest(next, momentum(chunk));
+}
+
+bool ShardState::is_staged(std::uint64_t round, SiteSet counted, float scale) const {
   for (std::size_t index = 0; index < staged_.size(); ++index) {
     if (round_[index] + 1 != round) continue;
     if (staged_[index].round != round || (!staged_[index].is_replay && staged_[index].counted != counted)) return false;
+    if (staged_[index].is_prepared && staged_[index].scale != scale) return false;
   }
   return true;
 }
 
 void ShardState::commit(std::uint64_t round, float scale, const sync::OuterConfig& outer, const Written& written) {
   SLUICE_ASSERT(round > 0);
+  const bool is_all_prepared = !staged_.empty() && std::all_of(staged_.begin(), staged_.end(), [&](const Staged& each) {
+    return each.is_prepared && each.round == round;
+  });
+  if (is_all_prepared) parameters_.swap(staged_values_);
   for (std::uint32_t index = 0; index < round_.size(); ++index) {
     if (round_[index] + 1 != round) continue;
     const ChunkId chunk(chunks_.begin + index);
     SLUICE_ASSERT(staged_[index].round == round, "chunk {} has no update for round {}", chunk, round);
-    sync::apply_outer_step(outer, scale, section(staged_values_, chunk), section(parameters_, chunk), section(momentum_, chunk));
+    if (staged_[index].is_prepared) {
+      if (!is_all_prepared) std::ranges::copy(section(staged_values_, chunk), section(parameters_, chunk).begin());
+      digests_[index] = staged_[index].next_digest;
+    } else {
+      sync::apply_outer_step(outer, scale, section(staged_values_, chunk), section(parameters_, chunk), section(momentum_, chunk));
+      refresh_digest(chunk);
+    }
     staged_[index] = Staged{};
     round_[index] = round;
-    refresh_digest(chunk);
     if (written) written(chunk, parameters(chunk));
   }
   round_of_empty_ = round;

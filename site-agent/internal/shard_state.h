@@ -51,10 +51,13 @@ class ShardState {
   // Keeps a decoded update for the round; a later one for the same chunk replaces it. Errors: those of the decoder, kFrameUnexpected.
   Status stage(ChunkId chunk, std::uint64_t epoch, std::uint64_t round, SiteSet counted, bool is_replay,
                const compression::FrameView& frame);
-  // Whether each chunk that is at round - 1 has an update staged for this commit.
-  [[nodiscard]] bool is_staged(std::uint64_t round, SiteSet counted) const;
+  // Makes the outer step of a staged chunk ready, in the place of the staged update, for a commit with this scale. Does nothing for a rule
+  // with momentum, whose two results would need a place each.
+  void prepare(ChunkId chunk, float scale, const sync::OuterConfig& outer);
+  // Whether each chunk that is at round - 1 has an update staged for this commit (and, where prepared, for this scale).
+  [[nodiscard]] bool is_staged(std::uint64_t round, SiteSet counted, float scale) const;
   // Applies the staged update to the chunks that are at round - 1; `written` (may be empty) sees each of them right afterwards.
-  // REQUIRES: is_staged(round, counted).
+  // REQUIRES: is_staged(round, counted, scale).
   using Written = std::function<void(ChunkId, std::span<const float> parameters)>;
   void commit(std::uint64_t round, float scale, const sync::OuterConfig& outer, const Written& written);
 
@@ -80,6 +83,9 @@ class ShardState {
     std::uint64_t round = 0;  // 0: nothing
     SiteSet counted;
     bool is_replay = false;
+    bool is_prepared = false;  // staged_values_ holds the next parameters, next_digest is theirs
+    float scale = 0.0F;        // that they were prepared with
+    Digest next_digest;
   };
   // The first part of a chunk's state waits in the place of its staged update, so that a chunk never holds halves of two states.
   struct Installing {
