@@ -8,9 +8,7 @@
 namespace sluice::sync {
 namespace {
 
-ByteSpan bytes_of(std::span<const float> values) {
-  return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size_bytes()};
-}
+ByteSpan bytes_of(std::span<const float> values) { return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size_bytes()}; }
 
 void apply_average(float learning_rate, float scale, std::span<const float> update, std::span<float> parameters) {
   const std::size_t count = parameters.size();

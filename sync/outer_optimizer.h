@@ -32,8 +32,8 @@ constexpr bool has_momentum(OuterRule rule) { return rule == OuterRule::kNestero
 void apply_outer_step(const OuterConfig& config, float scale, std::span<const float> update, std::span<float> parameters,
                       std::span<float> momentum);
 
-// kAverage into another place: on entry `next` holds the update, on return what apply_outer_step would have made of `parameters`, bit for bit.
-// REQUIRES: one size.
+// kAverage into another place: on entry `next` holds the update, on return what apply_outer_step would have made of `parameters`, bit for
+// bit. REQUIRES: one size.
 void prepare_average(const OuterConfig& config, float scale, std::span<const float> parameters, std::span<float> next);
 
 // Digest of one chunk's state: XXH3-128 over the XXH3-128 of the parameters and that of the momentum. A momentum whose bytes are all zero

@@ -132,8 +132,10 @@ void RoundMachine::Impl::handle(const RecordSeen& event) {
   if (next.is_older_than(record)) {
     if (has_seen_store) return;  // overtaken on the way
     const std::string problem = fmt::format(
-        "the coordination store is at round {} of epoch {}, older than the round {} of epoch {} that this site knows: its journal was lost or "
-        "replaced. Nothing is committed until it is restored", next.round, next.epoch, record.round, record.epoch);
+        "the coordination store is at round {} of epoch {}, older than the round {} of epoch {} that this site knows: its journal was lost "
+        "or "
+        "replaced. Nothing is committed until it is restored",
+        next.round, next.epoch, record.round, record.epoch);
     if (problem_said != problem) say(problem);
     problem_said = problem;
     return;
@@ -208,10 +210,11 @@ std::string RoundMachine::Impl::describe() const {
       SiteSet confirmed;
       record.counted.for_each([&](SiteId site) {
         const auto& confirm = sites[site.value].confirm;
-        if (confirm && RoundKey{confirm->epoch, confirm->round} == record.key() && confirm->attempt == record.attempt) confirmed.insert(site);
+        if (confirm && RoundKey{confirm->epoch, confirm->round} == record.key() && confirm->attempt == record.attempt)
+          confirmed.insert(site);
       });
-      return fmt::format("{} closed (attempt {}): counts {}, waiting for confirmations of {}", head, record.attempt, text_of(record.counted),
-                         text_of(record.counted.minus(confirmed)));
+      return fmt::format("{} closed (attempt {}): counts {}, waiting for confirmations of {}", head, record.attempt,
+                         text_of(record.counted), text_of(record.counted.minus(confirmed)));
     }
     case Phase::kIdle:
     case Phase::kCommitted:

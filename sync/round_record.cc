@@ -31,7 +31,8 @@ Problem open_problem(const RoundRecord& current, const RoundRecord& next) {
 Problem closed_problem(const RoundRecord& current, const RoundRecord& next) {
   if (!current.is_running()) return "closes a round that is not running";
   if (next.attempt != current.attempt + 1) return fmt::format("attempt {} follows attempt {}", next.attempt, current.attempt);
-  if (current.phase == Phase::kClosed && !current.counted.contains_all(next.counted)) return "a later attempt counts a site that was left out";
+  if (current.phase == Phase::kClosed && !current.counted.contains_all(next.counted))
+    return "a later attempt counts a site that was left out";
   return std::nullopt;
 }
 
@@ -120,7 +121,8 @@ std::optional<std::string> record_problem(const RoundRecord& record) {
       if (record.phase == Phase::kClosed && (record.attempt == 0 || record.counted.empty())) return "closed without counted sites";
       return terms_problem(record);
     case Phase::kCommitted:
-      if (record.round != record.committed_round || record.round.value == 0) return "committed, but another round was the last one committed";
+      if (record.round != record.committed_round || record.round.value == 0)
+        return "committed, but another round was the last one committed";
       if (record.counted.empty()) return "committed without counted sites";
       return terms_problem(record);
   }

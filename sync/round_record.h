@@ -8,8 +8,9 @@
 //     idle(0) -> open(1) -> closed(1, attempt 1) [-> closed(1, attempt 2) ...] -> committed(1) -> open(2) -> ...
 //                   \-> aborted(1) -> open(1) in the next epoch
 //
-// Committed rounds are numbered without gaps: an aborted round is opened again under the same number in a higher epoch, so "the state of round n"
-// is always the one that committed update n made out of the state of round n - 1. Frames and messages carry the epoch; those of another are dropped.
+// Committed rounds are numbered without gaps: an aborted round is opened again under the same number in a higher epoch, so "the state of
+// round n" is always the one that committed update n made out of the state of round n - 1. Frames and messages carry the epoch; those of
+// another are dropped.
 //
 // A record is superseded only by what transition_problem() lets pass; the store refuses everything else, whoever asks.
 // Value types; RegisterStore is not thread-safe and is owned by the loop of the gateway that holds the store.
@@ -42,21 +43,21 @@ struct SiteTokens {
 struct RoundRecord {
   std::uint64_t version = 0;  // counts the changes of the register; 0 = never written
   EpochId epoch;
-  RoundId round;              // the round that `phase` speaks of
+  RoundId round;  // the round that `phase` speaks of
   Phase phase = Phase::kIdle;
-  std::uint32_t attempt = 0;  // grows with each close of the same round
-  SiteSet members;            // whose contributions the round waits for
-  SiteSet counted;            // from kClosed on: exactly whose contributions the update sums
+  std::uint32_t attempt = 0;        // grows with each close of the same round
+  SiteSet members;                  // whose contributions the round waits for
+  SiteSet counted;                  // from kClosed on: exactly whose contributions the update sums
   std::vector<SiteTokens> weights;  // of the members; a site's weight is its tokens over the sum of the members' tokens
-  float step = 0.0F;          // common quantiser step; 0 for RAW32 and BF16
-  std::uint8_t codec = 0;     // compression::Codec of the contributions
-  std::vector<SiteId> owners;  // chunk c is combined by owners[c % owners.size()]
-  Digest update_digest;       // kCommitted: of the update's frames
-  Digest base_digest;         // state digest that the members' deltas were made from
-  RoundId committed_round;    // last committed round, this one included when kCommitted
+  float step = 0.0F;                // common quantiser step; 0 for RAW32 and BF16
+  std::uint8_t codec = 0;           // compression::Codec of the contributions
+  std::vector<SiteId> owners;       // chunk c is combined by owners[c % owners.size()]
+  Digest update_digest;             // kCommitted: of the update's frames
+  Digest base_digest;               // state digest that the members' deltas were made from
+  RoundId committed_round;          // last committed round, this one included when kCommitted
   std::uint64_t manifest_hash = 0;
   std::uint32_t chunks = 0;
-  std::string reason;         // why this transition, for people
+  std::string reason;  // why this transition, for people
 
   bool operator==(const RoundRecord&) const = default;
   [[nodiscard]] RoundKey key() const { return {epoch, round}; }
@@ -81,11 +82,12 @@ float scale_of(const RoundRecord& record);
 
 // What is wrong with a record by itself (sizes, sets, numbers), whoever sent it; nothing when it can be used.
 std::optional<std::string> record_problem(const RoundRecord& record);
-// Why `next` may not replace `current` (epochs and rounds never go back, phases in order, counted within members, ...); nothing when it may.
+// Why `next` may not replace `current` (epochs and rounds never go back, phases in order, counted within members, ...); nothing when it
+// may.
 std::optional<std::string> transition_problem(const RoundRecord& current, const RoundRecord& next);
 
-// Each start of a store moves the epoch to the next multiple of this, each abort by one: epochs that an earlier start used without having made
-// them durable are never used again. A million aborts in a row, each of at least a second, without one commit: not reached.
+// Each start of a store moves the epoch to the next multiple of this, each abort by one: epochs that an earlier start used without having
+// made them durable are never used again. A million aborts in a row, each of at least a second, without one commit: not reached.
 inline constexpr std::uint64_t kEpochsPerStart = 1'000'000;
 // Largest model of a run: 2^42 values in chunks of 2^18. Bounds what a record can make a machine allocate.
 inline constexpr std::uint32_t kChunksMax = 1U << 24;

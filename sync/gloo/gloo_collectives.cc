@@ -55,10 +55,13 @@ class StoreAdapter final : public gloo::rendezvous::Store {
 template <typename Number>
 Number reduce_pair(Number left, Number right, ReduceOp op) {
   switch (op) {
-    case ReduceOp::kMin: return std::min(left, right);
-    case ReduceOp::kMax: return std::max(left, right);
+    case ReduceOp::kMin:
+      return std::min(left, right);
+    case ReduceOp::kMax:
+      return std::max(left, right);
     case ReduceOp::kSum:
-    case ReduceOp::kMean: break;
+    case ReduceOp::kMean:
+      break;
   }
   return left + right;
 }
@@ -128,8 +131,8 @@ class GlooCollectives final : public Collectives {
     };
     SLUICE_CHECK_OK(guarded("reduce-scatter", timeout, exchange));
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-      const std::span<const float> piece = rank == rank_.value ? values.subspan(starts[rank], own)
-                                                               : std::span<const float>(received).subspan(rank * own, own);
+      const std::span<const float> piece =
+          rank == rank_.value ? values.subspan(starts[rank], own) : std::span<const float>(received).subspan(rank * own, own);
       if (rank == 0) {
         std::copy(piece.begin(), piece.end(), out.begin());
       } else {

@@ -14,8 +14,8 @@ namespace sluice::sync {
 struct CloseView {
   SiteId self;
   std::uint16_t quorum = 1;
-  SiteSet live;        // link up, self included
-  SiteSet can_resend;  // live, and still able to send its kept frames again
+  SiteSet live;                               // link up, self included
+  SiteSet can_resend;                         // live, and still able to send its kept frames again
   std::array<SiteSet, kSitesMax> complete{};  // by owner: members of whom it holds every chunk that it owns, by the current record
 };
 

@@ -92,9 +92,9 @@ struct RoundMachine::Impl {
   void settle_contribution();  // StartContribution, or Withdraw when it cannot be made
   void settle_status();
   void settle_confirm();
-  void settle_state();         // apply, fetch, catch up
+  void settle_state();  // apply, fetch, catch up
   void settle_pending();
-  void forget_frames();        // of the pending update
+  void forget_frames();  // of the pending update
   void settle_divergence();
   void settle_report();
   void settle_proposal();
@@ -133,11 +133,11 @@ struct RoundMachine::Impl {
 
   // Agents of this site.
   std::optional<AgentState> agents;
-  bool are_agents_new = true;        // attached, but not yet told whether former contributions are void
+  bool are_agents_new = true;  // attached, but not yet told whether former contributions are void
   bool is_catching_up = false;
-  std::optional<RoundId> applying;   // FinishRound said, LocalState awaited
-  std::optional<Proposal> ready;     // stands until consumed, replaced or void
-  RoundKey proposed;                 // key of the proposal last sent in this life; 0 = none that counts
+  std::optional<RoundId> applying;  // FinishRound said, LocalState awaited
+  std::optional<Proposal> ready;    // stands until consumed, replaced or void
+  RoundKey proposed;                // key of the proposal last sent in this life; 0 = none that counts
   std::optional<AgentState> reported;
 
   // The running round.
@@ -145,9 +145,9 @@ struct RoundMachine::Impl {
   TimePoint opened_at{};
   bool is_followed_from_open = false;  // else frames may have been sent before this site was there
   TimePoint closed_at{};
-  std::uint32_t owners_since = 0;    // attempt from which on the present owners own: older statuses speak of other chunks
-  RoundKey started;                  // StartContribution was said for it
-  RoundKey contributing;             // as a member: the shell holds, or will hold, kept frames
+  std::uint32_t owners_since = 0;  // attempt from which on the present owners own: older statuses speak of other chunks
+  RoundKey started;                // StartContribution was said for it
+  RoundKey contributing;           // as a member: the shell holds, or will hold, kept frames
   std::optional<OwnerStatusReceived> status_sent;
   std::optional<ConfirmReceived> confirm_sent;
   std::vector<EarlyFrame> early;

@@ -54,8 +54,8 @@ std::optional<RoundRecord> RoundMachine::Impl::decide() {
 // ---- open ----
 
 bool RoundMachine::Impl::is_valid(const Proposal& proposal) const {
-  return !record.is_running() && RoundKey{proposal.epoch, proposal.round} == next_key(record) && proposal.tokens > 0 && proposal.chunks > 0 &&
-         proposal.chunks <= kChunksMax;
+  return !record.is_running() && RoundKey{proposal.epoch, proposal.round} == next_key(record) && proposal.tokens > 0 &&
+         proposal.chunks > 0 && proposal.chunks <= kChunksMax;
 }
 
 std::optional<RoundRecord> RoundMachine::Impl::decide_open() {
@@ -153,8 +153,8 @@ std::optional<RoundRecord> RoundMachine::Impl::decide_close() {
   }
   const auto closing = close_at_deadline(record, view);
   if (!closing) {
-    return aborted(fmt::format("at the deadline only {} of {} sites were complete, a round needs {}", complete.size(), record.members.size(),
-                               config.quorum));
+    return aborted(fmt::format("at the deadline only {} of {} sites were complete, a round needs {}", complete.size(),
+                               record.members.size(), config.quorum));
   }
   return closed(*closing, fmt::format("deadline: without {}", text_of(record.members.minus(closing->counted))));
 }
@@ -168,7 +168,8 @@ std::optional<RoundRecord> RoundMachine::Impl::decide_commit() {
   record.counted.for_each([&](SiteId site) {
     const auto& confirm = sites[site.value].confirm;
     const auto matches = [&](const std::optional<ConfirmReceived>& other) {
-      return other && RoundKey{other->epoch, other->round} == record.key() && other->attempt == record.attempt && other->counted == record.counted;
+      return other && RoundKey{other->epoch, other->round} == record.key() && other->attempt == record.attempt &&
+             other->counted == record.counted;
     };
     if (!matches(confirm)) return;
     confirmed.insert(site);

@@ -24,8 +24,8 @@ Value most_common(const std::vector<const Proposal*>& proposals, Get get) {
   Value best{};
   std::ptrdiff_t best_count = 0;
   for (const Proposal* candidate : proposals) {
-    const auto count = std::count_if(proposals.begin(), proposals.end(),
-                                     [&](const Proposal* other) { return get(*other) == get(*candidate); });
+    const auto count =
+        std::count_if(proposals.begin(), proposals.end(), [&](const Proposal* other) { return get(*other) == get(*candidate); });
     if (count > best_count) {
       best = get(*candidate);
       best_count = count;

@@ -12,7 +12,8 @@
 namespace sluice::sync {
 namespace {
 
-// Update frames may be under way when the commit is seen. A site that followed the round waits this share of commit_deadline before it fetches.
+// Update frames may be under way when the commit is seen. A site that followed the round waits this share of commit_deadline before it
+// fetches.
 constexpr int kFetchGraceShare = 4;
 
 }  // namespace
@@ -35,8 +36,7 @@ void RoundMachine::Impl::adopt(const RoundRecord& next) {
 void RoundMachine::Impl::leave_round(const RoundRecord& next) {
   const bool goes_on = record.is_running() && next.is_running() && next.key() == record.key();
   if (goes_on) return;
-  if (record.is_running() && next.committed_round < record.round &&
-      (started == record.key() || record.members.contains(config.self))) {
+  if (record.is_running() && next.committed_round < record.round && (started == record.key() || record.members.contains(config.self))) {
     std::string reason = next.phase == Phase::kAborted ? next.reason : fmt::format("void: the register is at epoch {} now", next.epoch);
     say(fmt::format("round {} of epoch {} is not counted: {}", record.round, record.epoch, reason));
     actions.push_back(SkipRound{record.epoch, record.round, std::move(reason)});
@@ -45,7 +45,8 @@ void RoundMachine::Impl::leave_round(const RoundRecord& next) {
     const bool followed = tracker && record.round == next.round;
     const bool is_same_epoch = followed && record.epoch == next.epoch;
     pending = Pending{next, followed ? tracker->take_progress(next.counted) : UpdateProgress(next.counted, next.chunks),
-                      followed ? record.key() : next.key(), is_same_epoch && may_be_under_way(next) ? now + config.commit_deadline / kFetchGraceShare : now};
+                      followed ? record.key() : next.key(),
+                      is_same_epoch && may_be_under_way(next) ? now + config.commit_deadline / kFetchGraceShare : now};
     // Of an epoch that is over nothing more comes.
     if (followed && !is_same_epoch && !pending->progress.is_complete()) forget_frames();
   }
@@ -133,8 +134,8 @@ void RoundMachine::Impl::settle_agents() {
 
 void RoundMachine::Impl::settle_contribution() {
   if (!has_seen_store || !record.is_running() || started == record.key()) return;
-  const bool holds_base = agents && !is_catching_up && !applying && agents->round == record.committed_round &&
-                          agents->digest == record.base_digest;
+  const bool holds_base =
+      agents && !is_catching_up && !applying && agents->round == record.committed_round && agents->digest == record.base_digest;
   const bool is_member = record.members.contains(config.self);
   const bool can_contribute = is_member && holds_base && ready && proposed == record.key() && record.phase == Phase::kOpen;
   if (is_member && !can_contribute && self().withdrawn != record.key() && contributing != record.key()) {
@@ -175,8 +176,10 @@ void RoundMachine::Impl::settle_state() {
   if (!agents || !has_seen_store || applying || is_catching_up) return;
   if (agents->round > record.committed_round) {
     const std::string problem = fmt::format(
-        "the agents hold round {}, the coordination store knows only {}: its journal was lost or replaced. Nothing is committed here until it "
-        "is restored", agents->round, record.committed_round);
+        "the agents hold round {}, the coordination store knows only {}: its journal was lost or replaced. Nothing is committed here until "
+        "it "
+        "is restored",
+        agents->round, record.committed_round);
     if (problem_said != problem) say(problem);
     problem_said = problem;
     return;
@@ -239,7 +242,8 @@ void RoundMachine::Impl::settle_divergence() {
   SiteSet holders;
   config.sites.for_each([&](SiteId site) {
     const bool is_self = site == config.self;
-    if (is_self || (sites[site.value].is_up && sites[site.value].state && sites[site.value].state->round == agents->round)) holders.insert(site);
+    if (is_self || (sites[site.value].is_up && sites[site.value].state && sites[site.value].state->round == agents->round))
+      holders.insert(site);
   });
   std::optional<SiteId> reference;
   if (config.store_site && holders.contains(*config.store_site)) reference = config.store_site;
@@ -295,9 +299,10 @@ void RoundMachine::Impl::settle_solo() {
   if (is_alone) {
     if (!has_company_been_said && !ready) return;
     is_solo = true;
-    say(store_lost ? fmt::format("alone: the coordination store cannot be reached ({}); training goes on here, nothing is committed", *store_lost)
-                   : fmt::format("alone: {} of {} sites can be reached, a round needs {}; training goes on here, nothing is committed",
-                                 live().size(), config.sites.size(), config.quorum));
+    say(store_lost
+            ? fmt::format("alone: the coordination store cannot be reached ({}); training goes on here, nothing is committed", *store_lost)
+            : fmt::format("alone: {} of {} sites can be reached, a round needs {}; training goes on here, nothing is committed",
+                          live().size(), config.sites.size(), config.quorum));
     return;
   }
   if (!has_seen_store) return;

@@ -69,11 +69,11 @@ class RoundTracker {
   SiteSet counted_;
   std::uint32_t chunks_;
   std::vector<SiteId> owners_;
-  std::vector<std::uint32_t> contributors_;   // by chunk: bits of the sites whose frame is here
-  std::vector<std::uint32_t> combined_for_;   // by chunk: bits of the set last taken; 0 = none
-  std::vector<std::uint32_t> here_by_site_;   // owned chunks that are here, by site
+  std::vector<std::uint32_t> contributors_;  // by chunk: bits of the sites whose frame is here
+  std::vector<std::uint32_t> combined_for_;  // by chunk: bits of the set last taken; 0 = none
+  std::vector<std::uint32_t> here_by_site_;  // owned chunks that are here, by site
   std::uint32_t owned_ = 0;
-  std::vector<UpdateProgress> updates_;       // a few: the members' and the closed sets
+  std::vector<UpdateProgress> updates_;  // a few: the members' and the closed sets
 };
 
 }  // namespace sluice::sync

@@ -1,5 +1,6 @@
-// Goal: the simulator is not blind. Method: bugs of the shell (sim_mutant.h) and of the machine (mutants/machine_mutants.txt: its own sources with
-// one text changed) are switched on one at a time; each must be found within kSeedsMax seeds. With all of them off nothing is found.
+// Goal: the simulator is not blind. Method: bugs of the shell (sim_mutant.h) and of the machine (mutants/machine_mutants.txt: its own
+// sources with one text changed) are switched on one at a time; each must be found within kSeedsMax seeds. With all of them off nothing is
+// found.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -54,12 +55,11 @@ TEST_P(MachineMutants, AreFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShellMutants, testing::Range(1, static_cast<int>(ShellMutant::kCount)));
-INSTANTIATE_TEST_SUITE_P(All, MachineMutants, testing::Range(1, kMachineMutantCount + 1),
-                         [](const testing::TestParamInfo<int>& chosen) {
-                           std::string name = kMachineMutants[chosen.param - 1];
-                           for (char& letter : name) letter = letter == '-' ? '_' : letter;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, MachineMutants, testing::Range(1, kMachineMutantCount + 1), [](const testing::TestParamInfo<int>& chosen) {
+  std::string name = kMachineMutants[chosen.param - 1];
+  for (char& letter : name) letter = letter == '-' ? '_' : letter;
+  return name;
+});
 
 TEST(Mutants, WithoutOneNothingIsFound) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) EXPECT_EQ(find_bug(seed, ShellMutant::kNone), std::nullopt) << "seed " << seed;

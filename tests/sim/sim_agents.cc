@@ -21,8 +21,13 @@ constexpr std::uint64_t kManifest = 7;
 
 void SimSite::start_agents() {
   if (has_agents()) return;
-  agents_ = SimAgents{Phase::kComputing, agents_.life + 1, agents_.task + 1, disk_.checkpoint_round, disk_.checkpoint_digest,
-                      Values(world_.config().chunks, 0), std::nullopt};
+  agents_ = SimAgents{Phase::kComputing,
+                      agents_.life + 1,
+                      agents_.task + 1,
+                      disk_.checkpoint_round,
+                      disk_.checkpoint_digest,
+                      Values(world_.config().chunks, 0),
+                      std::nullopt};
   world_.note(fmt::format("site {} agents start at round {}", id_, agents_.round));
   compute();
   if (machine_) in_gateway(world_.random().between(milliseconds(1), milliseconds(30)), [this] { attach(); });
@@ -120,7 +125,8 @@ void SimSite::apply(const std::vector<SpoolEntry>& updates) {
     world_.checker().applied_update(id_, before, update.record, update.sums, agents_.digest);
     if (agents_.contribution) {
       const auto [key, values] = *std::exchange(agents_.contribution, std::nullopt);
-      if (key.round != update.record.round) world_.checker().fail(fmt::format("I4: site {} was never told about its contribution to round {}", id_, key.round));
+      if (key.round != update.record.round)
+        world_.checker().fail(fmt::format("I4: site {} was never told about its contribution to round {}", id_, key.round));
       world_.checker().resolved(id_, key, update.record.counted.contains(id_) ? Outcome::kCommitted : Outcome::kDiscarded);
     }
     if (agents_.round.value % world_.config().rounds_per_checkpoint == 0) {

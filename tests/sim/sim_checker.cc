@@ -71,12 +71,14 @@ void Checker::saw_register(const RoundRecord& before, const RoundRecord& after) 
 
 // I3: the update is the sum of what exactly the counted sites contributed, and a quorum of them holds it.
 void Checker::check_commit(const RoundRecord& record) {
-  if (record.counted.size() < quorum_) fail(fmt::format("I3: round {} counts {} sites, the quorum is {}", record.round, record.counted.size(), quorum_));
+  if (record.counted.size() < quorum_)
+    fail(fmt::format("I3: round {} counts {} sites, the quorum is {}", record.round, record.counted.size(), quorum_));
   std::vector<std::int64_t> sums(record.chunks, 0);
   std::uint16_t holders = 0;
   record.counted.for_each([&](SiteId site) {
     const auto found = contributions_.find({record.key(), site});
-    if (found == contributions_.end()) return fail(fmt::format("I3: round {} counts site {}, which contributed nothing", record.round, site));
+    if (found == contributions_.end())
+      return fail(fmt::format("I3: round {} counts site {}, which contributed nothing", record.round, site));
     for (std::size_t chunk = 0; chunk < sums.size(); ++chunk) sums[chunk] += found->second[chunk];
     const auto confirm = confirms_.find({record.key(), site});
     if (confirm != confirms_.end() && confirm->second.update_digest == record.update_digest && confirm->second.counted == record.counted &&
@@ -85,8 +87,10 @@ void Checker::check_commit(const RoundRecord& record) {
     }
   });
   if (violation_) return;
-  if (update_digest(sums) != record.update_digest) fail(fmt::format("I3: the update of round {} is not the sum over its sites", record.round));
-  if (holders < quorum_) fail(fmt::format("I3: round {} committed with {} confirmations, the quorum is {}", record.round, holders, quorum_));
+  if (update_digest(sums) != record.update_digest)
+    fail(fmt::format("I3: the update of round {} is not the sum over its sites", record.round));
+  if (holders < quorum_)
+    fail(fmt::format("I3: round {} committed with {} confirmations, the quorum is {}", record.round, holders, quorum_));
 }
 
 void Checker::contributed(SiteId site, const RoundKey& key, const std::vector<std::int64_t>& values) {
@@ -102,14 +106,16 @@ void Checker::applied_update(SiteId site, RoundId before, const RoundRecord& rec
   if (truth == committed_.end()) return fail(fmt::format("I2: site {} applied round {}, which was not committed", site, record.round));
   if (before.next() != record.round) fail(fmt::format("I2: site {} applied round {} on round {}", site, record.round, before));
   if (truth->second.counted != record.counted) fail(fmt::format("I3: site {} applied round {} for another set", site, record.round));
-  if (update_digest(sums) != truth->second.update_digest) fail(fmt::format("I3: site {} applied another update of round {}", site, record.round));
+  if (update_digest(sums) != truth->second.update_digest)
+    fail(fmt::format("I3: site {} applied another update of round {}", site, record.round));
   took_state(site, record.round, after);
 }
 
 void Checker::took_state(SiteId site, RoundId round, Digest digest) {
   if (round.value == 0) return;
   const auto [known, is_first] = states_.emplace(round, digest);
-  if (!is_first && known->second != digest) fail(fmt::format("I1: site {} holds another state of round {} than the first that applied it", site, round));
+  if (!is_first && known->second != digest)
+    fail(fmt::format("I1: site {} holds another state of round {} than the first that applied it", site, round));
 }
 
 void Checker::check_outcome(SiteId site, const RoundKey& key, Outcome outcome) {
@@ -119,12 +125,14 @@ void Checker::check_outcome(SiteId site, const RoundKey& key, Outcome outcome) {
     fail(fmt::format("I4: site {} holds its contribution to round {} of epoch {} for committed; it is not", site, key.round, key.epoch));
   }
   if ((outcome == Outcome::kDiscarded || outcome == Outcome::kReturned) && is_counted) {
-    fail(fmt::format("I4: site {} took back or discarded its contribution to round {} of epoch {}, which is counted", site, key.round, key.epoch));
+    fail(fmt::format("I4: site {} took back or discarded its contribution to round {} of epoch {}, which is counted", site, key.round,
+                     key.epoch));
   }
 }
 
 void Checker::resolved(SiteId site, const RoundKey& key, Outcome outcome) {
-  if (!outcomes_.emplace(std::pair{key, site}, outcome).second) fail(fmt::format("I4: site {} decided twice about round {}", site, key.round));
+  if (!outcomes_.emplace(std::pair{key, site}, outcome).second)
+    fail(fmt::format("I4: site {} decided twice about round {}", site, key.round));
   check_outcome(site, key, outcome);
 }
 

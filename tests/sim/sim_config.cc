@@ -24,7 +24,8 @@ SimConfig draw_config(std::uint64_t seed) {
   config.compute_min = milliseconds(20);
   config.compute_max = random.between(milliseconds(30), milliseconds(300));
   config.network.delay_max = random.between(milliseconds(2), milliseconds(30));
-  config.network.bulk_delay_max = random.chance(0.3) ? random.between(config.network.delay_max, milliseconds(300)) : config.network.delay_max;
+  config.network.bulk_delay_max =
+      random.chance(0.3) ? random.between(config.network.delay_max, milliseconds(300)) : config.network.delay_max;
   config.encode_max = random.between(milliseconds(1), random.chance(0.3) ? milliseconds(120) : milliseconds(3));
   config.rounds_per_checkpoint = random.between(1, 3);
   // Without faults every round is complete before its deadline.
@@ -37,7 +38,9 @@ SimConfig draw_config(std::uint64_t seed) {
     config.is_first_state_shared = true;
     return config;
   }
-  const auto rate = [&](double highest) { return random.chance(0.45) ? highest * static_cast<double>(random.between(1, 100)) / 100.0 : 0.0; };
+  const auto rate = [&](double highest) {
+    return random.chance(0.45) ? highest * static_cast<double>(random.between(1, 100)) / 100.0 : 0.0;
+  };
   config.faults.gateway_crash = rate(1.0);
   config.faults.agents_crash = rate(0.8);
   config.faults.site_crash = rate(0.5);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Bugs that the shell around the machine could have. The simulator must find each of them; see mutants_test.cc. The machine's own mutants are
-// textual changes of its source: mutants/machine_mutants.cmake.
+// Bugs that the shell around the machine could have. The simulator must find each of them; see mutants_test.cc. The machine's own mutants
+// are textual changes of its source: mutants/machine_mutants.cmake.
 
 namespace sluice::sim {
 

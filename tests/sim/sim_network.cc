@@ -26,7 +26,8 @@ Network::Network(EventQueue& queue, Random& random, std::size_t nodes, NetworkTi
       slowness_(nodes, 1) {}
 
 Duration Network::delay(Node from, Node to, int channel) {
-  return random_.between(times_.delay_min, channel == 0 ? times_.delay_max : times_.bulk_delay_max) * std::max(slowness_[from], slowness_[to]);
+  return random_.between(times_.delay_min, channel == 0 ? times_.delay_max : times_.bulk_delay_max) *
+         std::max(slowness_[from], slowness_[to]);
 }
 
 void Network::send(Node from, Node to, Message message) {
@@ -83,7 +84,8 @@ void Network::unblock(Node from, Node to) {
   for (int channel = 0; channel < kChannels; ++channel) {
     Channel& stopped = way.channels[static_cast<std::size_t>(channel)];
     for (; stopped.stalled > 0; --stopped.stalled) {
-      queue_.after(Duration(0), [this, from, to, channel, incarnation = link(from, to).incarnation] { deliver(from, to, channel, incarnation); });
+      queue_.after(Duration(0),
+                   [this, from, to, channel, incarnation = link(from, to).incarnation] { deliver(from, to, channel, incarnation); });
     }
   }
   connect_later(from, to);
@@ -108,18 +110,20 @@ void Network::take_down(Node a, Node b, const std::string& reason) {
 
 void Network::notice_down(Node node, Node peer, const std::string& reason) {
   if (!end(node, peer).is_up) return;
-  queue_.after(random_.between(Duration(0), times_.heartbeat_timeout), [this, node, peer, reason, incarnation = link(node, peer).incarnation] {
-    if (link(node, peer).incarnation != incarnation || !end(node, peer).is_up) return;
-    end(node, peer).is_up = false;
-    if (is_alive_[node]) listener_.on_down(node, peer, reason);
-  });
+  queue_.after(random_.between(Duration(0), times_.heartbeat_timeout),
+               [this, node, peer, reason, incarnation = link(node, peer).incarnation] {
+                 if (link(node, peer).incarnation != incarnation || !end(node, peer).is_up) return;
+                 end(node, peer).is_up = false;
+                 if (is_alive_[node]) listener_.on_down(node, peer, reason);
+               });
 }
 
 // Later than every notice that the former connection is gone.
 void Network::connect_later(Node a, Node b) {
   if (link(a, b).is_up || link(a, b).is_connecting) return;
   link(a, b).is_connecting = true;
-  queue_.after(times_.heartbeat_timeout + Duration(1) + random_.between(Duration(0), times_.reconnect_max), [this, a, b] { connect(a, b); });
+  queue_.after(times_.heartbeat_timeout + Duration(1) + random_.between(Duration(0), times_.reconnect_max),
+               [this, a, b] { connect(a, b); });
 }
 
 void Network::connect(Node a, Node b) {

@@ -144,7 +144,8 @@ void SimSite::compare_and_set(const sync::CompareAndSet& action) {
   if (!store_) return send(world_.store_node(), StoreCasMessage{action.expected_version, action.next});
   const bool is_commit = action.next.phase == sync::Phase::kCommitted;
   if (is_commit) cas_ = action;
-  in_gateway(is_commit ? world_.random().between(microseconds(100), milliseconds(3)) : Duration(0), [this, action] { finish_cas(action, true); });
+  in_gateway(is_commit ? world_.random().between(microseconds(100), milliseconds(3)) : Duration(0),
+             [this, action] { finish_cas(action, true); });
 }
 
 void SimSite::finish_cas(const sync::CompareAndSet& action, bool is_heard) {
@@ -195,7 +196,8 @@ void SimSite::combine(const sync::CombineChunk& action) {
     here.insert(site);
     if (action.counted.contains(site) || world_.config().mutant == ShellMutant::kSumAllKept) sum += value;
   }
-  if (!here.contains_all(action.counted)) return world_.checker().fail(fmt::format("site {} was asked to sum frames that are not here", id_));
+  if (!here.contains_all(action.counted))
+    return world_.checker().fail(fmt::format("site {} was asked to sum frames that are not here", id_));
   const UpdateFrame update{key, action.counted, action.chunk, sum};
   send_to_all(update);
   store_update(update);
@@ -215,9 +217,11 @@ void SimSite::store_update(const UpdateFrame& frame) {
 }
 
 void SimSite::finish(const sync::FinishRound& action) {
-  const auto& chunks = world_.config().mutant == ShellMutant::kIgnoreDigestOnApply ? last_updates_[{action.frames, 0}]
-                                                                                   : disk_.updates[{action.frames, action.record.counted.bits}];
-  if (chunks.size() != action.record.chunks) return world_.checker().fail(fmt::format("site {} finishes a round whose update is not here", id_));
+  const auto& chunks = world_.config().mutant == ShellMutant::kIgnoreDigestOnApply
+                           ? last_updates_[{action.frames, 0}]
+                           : disk_.updates[{action.frames, action.record.counted.bits}];
+  if (chunks.size() != action.record.chunks)
+    return world_.checker().fail(fmt::format("site {} finishes a round whose update is not here", id_));
   SpoolEntry entry{action.record, {}};
   for (const auto& [chunk, value] : chunks) entry.sums.push_back(value);
   if (disk_.journal_unsynced) disk_.journal = *disk_.journal_unsynced;
@@ -283,7 +287,8 @@ void SimSite::on_message(Node from, const Message& message) {
   if (const auto* m = std::get_if<UpdateFrame>(&message)) {
     UpdateFrame frame = *m;
     if (mutant == ShellMutant::kIgnoreKeyOfFrames) frame.key = machine_->record().key();
-    if (mutant == ShellMutant::kIgnoreCountedOfUpdates && machine_->record().phase == Phase::kClosed) frame.counted = machine_->record().counted;
+    if (mutant == ShellMutant::kIgnoreCountedOfUpdates && machine_->record().phase == Phase::kClosed)
+      frame.counted = machine_->record().counted;
     return store_update(frame);
   }
   if (const auto* m = std::get_if<WithdrawReceived>(&message)) return feed(*m);

@@ -21,7 +21,9 @@ struct Describe {
   std::string operator()(const sync::ProposalReceived& e) const {
     return fmt::format("ProposalReceived {} of {}", key(e.proposal.epoch, e.proposal.round), e.proposal.site);
   }
-  std::string operator()(const sync::WithdrawReceived& e) const { return fmt::format("WithdrawReceived {} of {}", key(e.epoch, e.round), e.site); }
+  std::string operator()(const sync::WithdrawReceived& e) const {
+    return fmt::format("WithdrawReceived {} of {}", key(e.epoch, e.round), e.site);
+  }
   std::string operator()(const sync::StateReportReceived& e) const { return fmt::format("StateReportReceived {} of {}", e.round, e.from); }
   std::string operator()(const sync::RecordSeen& e) const { return "RecordSeen " + sim::text_of(e.record); }
   std::string operator()(const sync::StoreLost& e) const { return "StoreLost " + e.reason; }
@@ -42,7 +44,9 @@ struct Describe {
   std::string operator()(const sync::UpdateLost& e) const { return fmt::format("UpdateLost {}", e.round); }
   std::string operator()(const sync::Tick&) const { return "Tick"; }
 
-  std::string operator()(const sync::SendProposal& a) const { return fmt::format("SendProposal {}", key(a.proposal.epoch, a.proposal.round)); }
+  std::string operator()(const sync::SendProposal& a) const {
+    return fmt::format("SendProposal {}", key(a.proposal.epoch, a.proposal.round));
+  }
   std::string operator()(const sync::SendWithdraw& a) const { return fmt::format("SendWithdraw {} {}", key(a.epoch, a.round), a.reason); }
   std::string operator()(const sync::SendStateReport& a) const { return fmt::format("SendStateReport {} {}", a.round, digest(a.digest)); }
   std::string operator()(const sync::CompareAndSet& a) const {
@@ -78,9 +82,9 @@ std::string text_of(const sync::RoundRecord& record) {
   static constexpr const char* kPhases[] = {"idle", "open", "closed", "committed", "aborted"};
   std::string owners;
   for (const SiteId owner : record.owners) owners += fmt::format("{}", owner);
-  return fmt::format("v{} {}/{} {} attempt {} members {:b} counted {:b} owners {} committed {} base {} ({})", record.version, record.epoch, record.round,
-                     kPhases[static_cast<std::size_t>(record.phase)], record.attempt, record.members.bits, record.counted.bits, owners,
-                     record.committed_round, Describe::digest(record.base_digest), record.reason);
+  return fmt::format("v{} {}/{} {} attempt {} members {:b} counted {:b} owners {} committed {} base {} ({})", record.version, record.epoch,
+                     record.round, kPhases[static_cast<std::size_t>(record.phase)], record.attempt, record.members.bits,
+                     record.counted.bits, owners, record.committed_round, Describe::digest(record.base_digest), record.reason);
 }
 
 std::string text_of(const sync::Event& event) { return std::visit(Describe{}, event); }

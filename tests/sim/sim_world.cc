@@ -85,7 +85,8 @@ void World::on_store_message(Node from, const Message& message) {
   const auto outcome = outside_store_->compare_and_set(cas->expected_version, cas->next);
   if (!outcome.accepted) return network_->send(store_node(), from, StoreRecordMessage{before});
   set_register(before, outside_store_->current());
-  for (std::size_t index = 0; index < config_.sites; ++index) network_->send(store_node(), index, StoreRecordMessage{outside_store_->current()});
+  for (std::size_t index = 0; index < config_.sites; ++index)
+    network_->send(store_node(), index, StoreRecordMessage{outside_store_->current()});
 }
 
 void World::set_register(const sync::RoundRecord& before, const sync::RoundRecord& after) {
@@ -240,9 +241,10 @@ void World::run_one_death() {
   const bool is_lost = register_value_.is_running() && survivors.size() < config_.quorum;
   sites_[victim]->stop_gateway();
   sites_[victim]->stop_agents();
-  const Duration limit = (is_lost ? 2 : 1) * (config_.compute_max + config_.open_grace + config_.deadline + 2 * config_.commit_deadline +
-                         config_.network.heartbeat_timeout + milliseconds(500) * static_cast<int>(config_.sites) * (config_.has_outside_store ? 1 : 0) +
-                         16 * config_.network.delay_max);
+  const Duration limit =
+      (is_lost ? 2 : 1) *
+      (config_.compute_max + config_.open_grace + config_.deadline + 2 * config_.commit_deadline + config_.network.heartbeat_timeout +
+       milliseconds(500) * static_cast<int>(config_.sites) * (config_.has_outside_store ? 1 : 0) + 16 * config_.network.delay_max);
   const bool is_going_on = run_until([&] { return register_value_.committed_round > before; }, limit);
   if (checker_.violation()) return;
   if (!is_going_on) checker_.fail(fmt::format("I6: a dead site stopped the others: {}", text_of(register_value_)));
@@ -262,8 +264,8 @@ std::optional<std::string> World::run() {
   // The links come up again, one catch-up may start; from then on two round times.
   run_for(config_.network.heartbeat_timeout + config_.network.reconnect_max + milliseconds(600));
   const RoundId before = register_value_.committed_round;
-  const bool in_step = run_until([&] { return register_value_.committed_round > before && sites_in_step() == config_.sites; },
-                                 2 * round_time(config_));
+  const bool in_step =
+      run_until([&] { return register_value_.committed_round > before && sites_in_step() == config_.sites; }, 2 * round_time(config_));
   checker_.check_outcomes();
   if (!in_step && !checker_.violation()) {
     std::string where;

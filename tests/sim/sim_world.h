@@ -28,10 +28,10 @@ class World {
   std::optional<std::string> run();
 
   // For scenarios. Times are counted from the start.
-  void start();                              // every site, agents included
-  void run_for(Duration duration);           // stops early at a violation
+  void start();                     // every site, agents included
+  void run_for(Duration duration);  // stops early at a violation
   bool run_until(const std::function<bool()>& condition, Duration limit);
-  void heal();                               // everything up, nothing blocked, nobody slow
+  void heal();  // everything up, nothing blocked, nobody slow
 
   [[nodiscard]] const SimConfig& config() const { return config_; }
   [[nodiscard]] sync::RoundConfig round_config(SiteId self) const;

@@ -1,5 +1,6 @@
-// Goal: no fault schedule of the round protocol breaks an invariant, and a seed is a run. Method: seeds 1 .. SLUICE_SIM_SEEDS of N real machines in
-// virtual time with crashes, partitions, cuts, slow sites and corrupted chunks, checked from above; then some seeds twice, by trace hash.
+// Goal: no fault schedule of the round protocol breaks an invariant, and a seed is a run. Method: seeds 1 .. SLUICE_SIM_SEEDS of N real
+// machines in virtual time with crashes, partitions, cuts, slow sites and corrupted chunks, checked from above; then some seeds twice, by
+// trace hash.
 #include <gtest/gtest.h>
 
 #include <cstdint>

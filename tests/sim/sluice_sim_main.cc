@@ -46,8 +46,9 @@ int run_many(std::uint64_t first, std::uint64_t last, sluice::sim::ShellMutant m
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto seeds = static_cast<double>(last - first + 1);
-  fmt::print("{} seeds, {} violations, {} commits ({} without some member), {} aborts; {:.0f} seeds/s, {:.0f} machine events/s\n", seeds, failures,
-             total.commits, total.partial_commits, total.aborts, seeds / seconds, static_cast<double>(total.machine_events) / seconds);
+  fmt::print("{} seeds, {} violations, {} commits ({} without some member), {} aborts; {:.0f} seeds/s, {:.0f} machine events/s\n", seeds,
+             failures, total.commits, total.partial_commits, total.aborts, seeds / seconds,
+             static_cast<double>(total.machine_events) / seconds);
   return failures == 0 ? 0 : 1;
 }
 

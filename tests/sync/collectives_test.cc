@@ -94,12 +94,12 @@ void serve(std::vector<int> sockets) {
 }
 
 // A check in a child: prints and ends the process with a status that the parent sees.
-#define CHILD_CHECK(condition)                                                  \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
+#define CHILD_CHECK(condition)                                                    \
+  do {                                                                            \
+    if (!(condition)) {                                                           \
       std::fprintf(stderr, "rank failed at line %d: %s\n", __LINE__, #condition); \
-      _exit(1);                                                                 \
-    }                                                                           \
+      _exit(1);                                                                   \
+    }                                                                             \
   } while (false)
 
 using Body = std::function<void(KeyValueStore&, RankId, std::uint32_t)>;

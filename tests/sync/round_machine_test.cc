@@ -1,6 +1,6 @@
-// Goal: the situations that operators will meet, one at a time: a fault-free round takes no timer, slow, silent, leaving, dying, diverging and
-// returning sites, a store that is lost. Method: worlds of the simulator without chance faults; what happens is staged, the outcome is looked
-// at, and the simulator's invariants hold throughout. Two machines are also driven by hand where an exact order matters.
+// Goal: the situations that operators will meet, one at a time: a fault-free round takes no timer, slow, silent, leaving, dying, diverging
+// and returning sites, a store that is lost. Method: worlds of the simulator without chance faults; what happens is staged, the outcome is
+// looked at, and the simulator's invariants hold throughout. Two machines are also driven by hand where an exact order matters.
 #include "sync/round_machine.h"
 
 #include <gtest/gtest.h>
@@ -42,8 +42,8 @@ bool has_announced(World& world, std::size_t site, const std::string& part) {
 }
 
 bool reaches_round(World& world, std::uint64_t round, Duration limit) {
-  return world.run_until([&] { return world.register_value().committed_round.value >= round && world.sites_in_step() == world.site_count(); },
-                         limit);
+  return world.run_until(
+      [&] { return world.register_value().committed_round.value >= round && world.sites_in_step() == world.site_count(); }, limit);
 }
 
 TEST(RoundMachine, FaultFreeRoundsNeverWaitForATimer) {
@@ -80,7 +80,8 @@ TEST(RoundMachine, AfterTheGraceTheOthersOpenWithoutTheSlowOne) {
   world.start();
   ASSERT_TRUE(reaches_round(world, 1, seconds(20)));
   world.site(2).slow_down(60);
-  ASSERT_TRUE(world.run_until([&] { return world.register_value().is_running() && world.register_value().members == SiteSet{0b011}; }, seconds(20)));
+  ASSERT_TRUE(world.run_until([&] { return world.register_value().is_running() && world.register_value().members == SiteSet{0b011}; },
+                              seconds(20)));
   // It takes the update all the same.
   EXPECT_TRUE(world.run_until([&] { return world.site(2).agents().round.value >= 3; }, seconds(20)));
   EXPECT_EQ(world.checker().violation(), std::nullopt);
@@ -295,14 +296,22 @@ TEST(RoundMachine, FramesAndMessagesOfOtherRoundsOrSitesChangeNothing) {
   leader.feed(RecordSeen{store.current()});
   const RoundKey key = store.current().key();
   const std::vector<Event> strange = {
-      ContributionStored{EpochId(1), key.round, SiteId(1), ChunkId(0)},   ContributionStored{key.epoch, key.round, SiteId(9), ChunkId(0)},
-      ContributionStored{key.epoch, key.round, SiteId(99), ChunkId(0)},   ContributionStored{key.epoch, key.round, SiteId(1), ChunkId(77)},
-      UpdateStored{key.epoch, key.round, SiteSet{0b100}, ChunkId(0), {}}, UpdateStored{key.epoch, key.round, SiteSet{}, ChunkId(0), {}},
-      UpdateStored{key.epoch, key.round, SiteSet{1}, ChunkId(77), {}},    PeerUp{SiteId(40)},
-      PeerDown{SiteId(0), "self"},                                        StateReportReceived{SiteId(33), RoundId(1), {}},
-      WithdrawReceived{SiteId(33), key.epoch, key.round},                 OwnerStatusReceived{SiteId(33), key.epoch, key.round, 0, SiteSet{3}},
-      ConfirmReceived{SiteId(33), key.epoch, key.round, 1, SiteSet{3}, {}}, UpdateLost{RoundId(3), "?"},
-      OwnerStatusReceived{SiteId(1), EpochId(1), key.round, 0, SiteSet{3}}, ConfirmReceived{SiteId(1), key.epoch, key.round, 9, SiteSet{3}, {}},
+      ContributionStored{EpochId(1), key.round, SiteId(1), ChunkId(0)},
+      ContributionStored{key.epoch, key.round, SiteId(9), ChunkId(0)},
+      ContributionStored{key.epoch, key.round, SiteId(99), ChunkId(0)},
+      ContributionStored{key.epoch, key.round, SiteId(1), ChunkId(77)},
+      UpdateStored{key.epoch, key.round, SiteSet{0b100}, ChunkId(0), {}},
+      UpdateStored{key.epoch, key.round, SiteSet{}, ChunkId(0), {}},
+      UpdateStored{key.epoch, key.round, SiteSet{1}, ChunkId(77), {}},
+      PeerUp{SiteId(40)},
+      PeerDown{SiteId(0), "self"},
+      StateReportReceived{SiteId(33), RoundId(1), {}},
+      WithdrawReceived{SiteId(33), key.epoch, key.round},
+      OwnerStatusReceived{SiteId(33), key.epoch, key.round, 0, SiteSet{3}},
+      ConfirmReceived{SiteId(33), key.epoch, key.round, 1, SiteSet{3}, {}},
+      UpdateLost{RoundId(3), "?"},
+      OwnerStatusReceived{SiteId(1), EpochId(1), key.round, 0, SiteSet{3}},
+      ConfirmReceived{SiteId(1), key.epoch, key.round, 9, SiteSet{3}, {}},
   };
   for (const Event& event : strange) EXPECT_TRUE(leader.feed(event).empty()) << "event " << event.index();
   RoundRecord impossible = store.current();

@@ -1,5 +1,5 @@
-// Goal: the register only moves along idle -> open -> closed -> committed / aborted, epochs and rounds never go back, a store that starts voids
-// what was half done. Method: one valid history, then each step of it with one field wrong; restarts at each phase.
+// Goal: the register only moves along idle -> open -> closed -> committed / aborted, epochs and rounds never go back, a store that starts
+// voids what was half done. Method: one valid history, then each step of it with one field wrong; restarts at each phase.
 #include "sync/round_record.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// make_mutants LIST SOURCE_DIR OUT_DIR FILE...: copies the FILEs, each change of the list in place under a switch, and writes the names of the
-// changes to OUT_DIR/mutant_names.inc. Fails when a change does not fit exactly once.
+// make_mutants LIST SOURCE_DIR OUT_DIR FILE...: copies the FILEs, each change of the list in place under a switch, and writes the names of
+// the changes to OUT_DIR/mutant_names.inc. Fails when a change does not fit exactly once.
 
 #include <fmt/format.h>
 
@@ -52,7 +52,8 @@ std::vector<Mutant> parse(const std::string& list) {
   return mutants;
 }
 
-// The condition of an `if` and the like may lack its brackets in the list; then the whole text is a statement prefix and the switch is textual.
+// The condition of an `if` and the like may lack its brackets in the list; then the whole text is a statement prefix and the switch is
+// textual.
 std::string switched(const Mutant& mutant, std::size_t number) {
   if (mutant.kind == "stmt") {
     return fmt::format("if (::sluice::sim::machine_mutant == {}) {{ {} }} else {{ {} }}", number, mutant.to, mutant.from);

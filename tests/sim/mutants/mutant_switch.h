@@ -18,7 +18,8 @@ struct AssertionTripped : std::logic_error {
 }  // namespace sluice::sim
 
 #undef SLUICE_ASSERT
-#define SLUICE_ASSERT(condition, ...)                                                                             \
-  do {                                                                                                            \
-    if (!(condition)) [[unlikely]] throw ::sluice::sim::AssertionTripped("assertion failed: " #condition);        \
+#define SLUICE_ASSERT(condition, ...)                                         \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]]                                            \
+      throw ::sluice::sim::AssertionTripped("assertion failed: " #condition); \
   } while (false)
