@@ -97,7 +97,8 @@ Status ChunkSum::add_grid(const FrameView& frame) {
   }
   bound_ += (std::int64_t{1} << frame.header.magnitude_bits) - 1;
   if (bound_ > std::numeric_limits<std::int16_t>::max()) widen();
-  return is_wide_ ? add_frame_integers(frame, std::span<std::int32_t>(integers_)) : add_frame_integers(frame, std::span<std::int16_t>(narrow_));
+  return is_wide_ ? add_frame_integers(frame, std::span<std::int32_t>(integers_))
+                  : add_frame_integers(frame, std::span<std::int16_t>(narrow_));
 }
 
 Status ChunkSum::add_shifted(const FrameView& frame, int shift) {
@@ -123,7 +124,8 @@ Result<EncodedFrame> ChunkSum::encode(FrameEncoder& encoder) const {
   SLUICE_ASSERT(contributions_ >= 1, "a sum of nothing");
   const auto contributions = static_cast<std::uint8_t>(contributions_);
   if (!is_grid_) return encoder.encode_values(values_, contributions, squared_error_, chunk_, element_type_);
-  if (is_wide_) return encoder.encode_integers(std::span<const std::int32_t>(integers_), step_, contributions, squared_error_, chunk_, element_type_);
+  if (is_wide_)
+    return encoder.encode_integers(std::span<const std::int32_t>(integers_), step_, contributions, squared_error_, chunk_, element_type_);
   return encoder.encode_integers(std::span<const std::int16_t>(narrow_), step_, contributions, squared_error_, chunk_, element_type_);
 }
 

@@ -43,9 +43,15 @@ void load_elements(ByteSpan bytes, ElementType type, std::span<float> values) {
   SLUICE_ASSERT(bytes.size() == values.size() * element_size(type), "{} bytes for {} values", bytes.size(), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     switch (type) {
-      case ElementType::kFloat32: values[i] = load_le<float>(bytes.data() + 4 * i); break;
-      case ElementType::kFloat16: values[i] = float_from_fp16(load_le<std::uint16_t>(bytes.data() + 2 * i)); break;
-      case ElementType::kBfloat16: values[i] = float_from_bf16(load_le<std::uint16_t>(bytes.data() + 2 * i)); break;
+      case ElementType::kFloat32:
+        values[i] = load_le<float>(bytes.data() + 4 * i);
+        break;
+      case ElementType::kFloat16:
+        values[i] = float_from_fp16(load_le<std::uint16_t>(bytes.data() + 2 * i));
+        break;
+      case ElementType::kBfloat16:
+        values[i] = float_from_bf16(load_le<std::uint16_t>(bytes.data() + 2 * i));
+        break;
     }
   }
 }
@@ -54,9 +60,15 @@ void store_elements(std::span<const float> values, ElementType type, std::span<s
   SLUICE_ASSERT(bytes.size() == values.size() * element_size(type), "{} bytes for {} values", bytes.size(), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     switch (type) {
-      case ElementType::kFloat32: store_le(bytes.data() + 4 * i, values[i]); break;
-      case ElementType::kFloat16: store_le(bytes.data() + 2 * i, fp16_from_float(values[i])); break;
-      case ElementType::kBfloat16: store_le(bytes.data() + 2 * i, bf16_or_nan(values[i])); break;
+      case ElementType::kFloat32:
+        store_le(bytes.data() + 4 * i, values[i]);
+        break;
+      case ElementType::kFloat16:
+        store_le(bytes.data() + 2 * i, fp16_from_float(values[i]));
+        break;
+      case ElementType::kBfloat16:
+        store_le(bytes.data() + 2 * i, bf16_or_nan(values[i]));
+        break;
     }
   }
 }

@@ -110,11 +110,16 @@ Result<FrameHeader> parse_header(ByteSpan bytes) {
 
 std::string_view codec_name(Codec codec) {
   switch (codec) {
-    case Codec::kRaw32: return "raw32";
-    case Codec::kBf16: return "bf16";
-    case Codec::kGridDense: return "grid-dense";
-    case Codec::kGridSparse: return "grid-sparse";
-    case Codec::kGridPlain: return "grid-plain";
+    case Codec::kRaw32:
+      return "raw32";
+    case Codec::kBf16:
+      return "bf16";
+    case Codec::kGridDense:
+      return "grid-dense";
+    case Codec::kGridSparse:
+      return "grid-sparse";
+    case Codec::kGridPlain:
+      return "grid-plain";
   }
   return "unknown";
 }

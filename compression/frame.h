@@ -32,14 +32,14 @@ constexpr bool is_grid(Codec codec) { return codec >= Codec::kGridDense && codec
 struct FrameHeader {
   Codec codec = Codec::kRaw32;
   ElementType element_type = ElementType::kFloat32;
-  std::uint8_t contributions = 1;   // 1 for what a site sends, the number of sites in a sum
+  std::uint8_t contributions = 1;  // 1 for what a site sends, the number of sites in a sum
   ChunkId chunk;
-  std::uint32_t value_count = 0;    // 0 .. kChunkValues
-  float step = 0.0F;                // grid codecs: width of the quantiser; 0 otherwise
+  std::uint32_t value_count = 0;  // 0 .. kChunkValues
+  float step = 0.0F;              // grid codecs: width of the quantiser; 0 otherwise
   std::uint32_t payload_bytes = 0;
-  std::uint32_t coded_bits = 0;     // bits of the payload without padding
-  std::uint32_t nonzeros = 0;       // grid codecs: integers that are not 0; value_count otherwise
-  double squared_error = 0.0;       // sum of (input - decoded)^2 over the values, of all contributions
+  std::uint32_t coded_bits = 0;  // bits of the payload without padding
+  std::uint32_t nonzeros = 0;    // grid codecs: integers that are not 0; value_count otherwise
+  double squared_error = 0.0;    // sum of (input - decoded)^2 over the values, of all contributions
   // What the decoder of the codec needs to know before the payload; 0 where unused.
   std::uint8_t model_a = 0;         // dense: K; sparse: Rice parameter of the gaps
   std::uint8_t model_b = 0;         // dense: low bits; sparse: Rice parameter of the gaps between magnitudes >= 2

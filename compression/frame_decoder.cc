@@ -33,11 +33,18 @@ bool decode_plain(const FrameView& frame, const GridSink& sink) {
 Status decode_grid(const FrameView& frame, const GridSink& sink) {
   bool decoded = false;
   switch (frame.header.codec) {
-    case Codec::kGridDense: decoded = decode_dense(best_kernels(), frame, sink); break;
-    case Codec::kGridSparse: decoded = decode_sparse(frame, sink); break;
-    case Codec::kGridPlain: decoded = decode_plain(frame, sink); break;
+    case Codec::kGridDense:
+      decoded = decode_dense(best_kernels(), frame, sink);
+      break;
+    case Codec::kGridSparse:
+      decoded = decode_sparse(frame, sink);
+      break;
+    case Codec::kGridPlain:
+      decoded = decode_plain(frame, sink);
+      break;
     case Codec::kRaw32:
-    case Codec::kBf16: break;
+    case Codec::kBf16:
+      break;
   }
   if (!decoded) return bad_payload(frame, "payload does not decode to what the header says");
   return {};

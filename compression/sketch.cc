@@ -18,8 +18,8 @@
 namespace sluice::compression {
 namespace {
 
-constexpr int kExponentMin = -60;                   // first bin begins at 2^kExponentMin
-constexpr std::uint32_t kBinShift = 20;             // bits of fp32 below the 3 leading mantissa bits
+constexpr int kExponentMin = -60;        // first bin begins at 2^kExponentMin
+constexpr std::uint32_t kBinShift = 20;  // bits of fp32 below the 3 leading mantissa bits
 constexpr std::uint32_t kFirstBinBits = static_cast<std::uint32_t>(127 + kExponentMin) << 3;
 constexpr std::size_t kExactIntegers = 96;
 // What the coders need beyond the entropy, per value (dense) and per integer that is not 0 (sparse). Measured.
@@ -234,7 +234,8 @@ double predict_sum_bits(std::span<const SiteSketch> sites, float step) {
 }
 
 float choose_step(std::span<const SiteSketch> sites, double target_bits_mean) {
-  const bool any = std::any_of(sites.begin(), sites.end(), [](const SiteSketch& site) { return site.sketch->samples() > site.sketch->zeros(); });
+  const bool any =
+      std::any_of(sites.begin(), sites.end(), [](const SiteSketch& site) { return site.sketch->samples() > site.sketch->zeros(); });
   if (!any) return 1.0F;
   // Steps of 9 significant bits, ordered like their bit patterns; bits fall as the step grows.
   constexpr std::uint32_t kShift = 15;

@@ -10,8 +10,8 @@
 #include "base/assert.h"
 #include "compression/internal/frame_hash.h"
 
-// Block layout: magic "SLS1", element type u8, three zero bytes, values u32 (bytes), exponent plane u32, rest plane u32 (bytes as packed), four
-// zero bytes, XXH3-64 of the values; then the two planes. A plane of its full size is stored, a shorter one is one zstd frame.
+// Block layout: magic "SLS1", element type u8, three zero bytes, values u32 (bytes), exponent plane u32, rest plane u32 (bytes as packed),
+// four zero bytes, XXH3-64 of the values; then the two planes. A plane of its full size is stored, a shorter one is one zstd frame.
 // Exponents of trained weights carry about 2.7 bits of 8, sign and mantissa nothing: zstd runs on a plane only where the first
 // 64 KiB gain 5 %. It is used for its Huffman coder (fast strategy, literals compressed); higher levels find nothing more.
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "compression/cuda/grid_kernels_cuda.h"
+#include "compression/cuda/internal/grid_kernels_cuda.h"
 #include "compression/elements.h"
 #include "compression/frame_decoder.h"
 #include "compression/grid_codec.h"
@@ -104,9 +104,10 @@ struct GridCuda::Impl {
     std::vector<float> residual(range.size);
     const std::size_t size = range.size * sizeof(float);
     SLUICE_CHECK_OK(check_cuda(cudaMemcpy(delta.data(), feedback.delta + range.begin, size, cudaMemcpyDeviceToHost), "copy from GPU"));
-    SLUICE_CHECK_OK(check_cuda(cudaMemcpy(residual.data(), feedback.residual + range.begin, size, cudaMemcpyDeviceToHost), "copy from GPU"));
-    SLUICE_TRY(const EncodedFrame frame, host_encoder.encode_grid(delta, feedback.weight, residual, feedback.step, chunk,
-                                                                  ElementType::kFloat32, feedback.decay));
+    SLUICE_CHECK_OK(
+        check_cuda(cudaMemcpy(residual.data(), feedback.residual + range.begin, size, cudaMemcpyDeviceToHost), "copy from GPU"));
+    SLUICE_TRY(const EncodedFrame frame,
+               host_encoder.encode_grid(delta, feedback.weight, residual, feedback.step, chunk, ElementType::kFloat32, feedback.decay));
     SLUICE_CHECK_OK(check_cuda(cudaMemcpy(feedback.residual + range.begin, residual.data(), size, cudaMemcpyHostToDevice), "copy to GPU"));
     return ByteVector(frame.bytes.begin(), frame.bytes.end());
   }
@@ -270,7 +271,8 @@ bool add_dense(const FrameView& frame, std::size_t index, DecodeBatch& batch) {
 }
 
 tl::unexpected<Error> bad_payload(const FrameView& frame) {
-  return fail(ErrorCode::kFrameBadPayload, "decode on GPU", fmt::format("chunk {}, {}", frame.header.chunk, codec_name(frame.header.codec)));
+  return fail(ErrorCode::kFrameBadPayload, "decode on GPU",
+              fmt::format("chunk {}, {}", frame.header.chunk, codec_name(frame.header.codec)));
 }
 
 // Sparse, plain and fixed frames: decoded on the host and added by a round trip of the values.
@@ -316,10 +318,10 @@ Status GridCuda::decode_add(std::span<const FrameView> frames, float* out, float
   SLUICE_CHECK_OK(impl_->escapes.upload(batch.escapes.data(), batch.escapes.size()));
   SLUICE_CHECK_OK(impl_->offsets.reserve(batch.offsets.size()));
   SLUICE_CHECK_OK(impl_->offsets.upload(batch.offsets.data(), batch.offsets.size()));
-  SLUICE_CHECK_OK(check_launch(cuda::launch_decode_add(static_cast<std::uint32_t>(frames.size()), impl_->models.data(), impl_->chunks.data(),
-                                                       impl_->bytes.data(), impl_->escapes.data(), impl_->offsets.data(), out,
-                                                       multiply(scale, step)),
-                               "decode on GPU"));
+  SLUICE_CHECK_OK(
+      check_launch(cuda::launch_decode_add(static_cast<std::uint32_t>(frames.size()), impl_->models.data(), impl_->chunks.data(),
+                                           impl_->bytes.data(), impl_->escapes.data(), impl_->offsets.data(), out, multiply(scale, step)),
+                   "decode on GPU"));
   SLUICE_CHECK_OK(impl_->chunks.download(batch.chunks.data(), batch.chunks.size()));
   for (std::size_t index = 0; index < frames.size(); ++index) {
     if (batch.chunks[index].is_bad != 0) return bad_payload(frames[index]);

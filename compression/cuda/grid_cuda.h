@@ -1,7 +1,7 @@
 #pragma once
 
-// The dense grid codec on a GPU: the same per-value functions and the same bytes as the CPU. Quantisation, coding, decoding and adding run on
-// the device, where deltas and residuals are; models and frames are made on the host from what the device returns. Chunks of up to 4096
+// The dense grid codec on a GPU: the same per-value functions and the same bytes as the CPU. Quantisation, coding, decoding and adding run
+// on the device, where deltas and residuals are; models and frames are made on the host from what the device returns. Chunks of up to 4096
 // values, and chunks so sparse that a sparse frame is smaller, are coded on the host.
 // One object per device and thread. Device memory: about 3 bytes per value of the largest call.
 

@@ -1,7 +1,7 @@
-// Device kernels of the dense grid codec. One block of 64 threads codes one chunk, thread j being lane j: rows are walked in order because each
-// lane's state depends on its last, and a GPU runs hundreds of chunks at once. The bytes that a row sheds are placed by ballots. The arithmetic is
-// grid_value.h and grid_lane.h, compiled with -fmad=false, so residuals and bytes equal the CPU's.
-#include "compression/cuda/grid_kernels_cuda.h"
+// Device kernels of the dense grid codec. One block of 64 threads codes one chunk, thread j being lane j: rows are walked in order because
+// each lane's state depends on its last, and a GPU runs hundreds of chunks at once. The bytes that a row sheds are placed by ballots. The
+// arithmetic is grid_value.h and grid_lane.h, compiled with -fmad=false, so residuals and bytes equal the CPU's.
+#include "compression/cuda/internal/grid_kernels_cuda.h"
 
 #include "compression/internal/grid_lane.h"
 #include "compression/limits.h"

@@ -2,8 +2,8 @@
 
 // AVX2 + BMI2 kernels. Included by grid_kernels_simd.cc for that target only.
 //
-// Lanes are 32-bit here, eight to a vector; tables are gathered; bytes are packed and spread by pext and pdep. Within a row all gathers come
-// first and the byte output after them: data-dependent stores between gathers would make each wait for the other. Rows with values
+// Lanes are 32-bit here, eight to a vector; tables are gathered; bytes are packed and spread by pext and pdep. Within a row all gathers
+// come first and the byte output after them: data-dependent stores between gathers would make each wait for the other. Rows with values
 // beyond the grid, escapes or low bits fall back on the portable row functions, which are rare enough not to matter.
 
 #include <immintrin.h>
@@ -250,7 +250,8 @@ HWY_NOINLINE std::size_t encode_rows_of(const GridModel& model, const GridSource
       symbols[g] = _mm256_min_epu32(_mm256_add_epi32(row.q[g], half_width), escape);
       escaped = _mm256_or_si256(escaped, _mm256_cmpeq_epi32(symbols[g], escape));
     }
-    if (!_mm256_testz_si256(escaped, escaped)) [[unlikely]] push_escapes(row, symbols, model.escape_symbol(), escapes);
+    if (!_mm256_testz_si256(escaped, escaped)) [[unlikely]]
+      push_escapes(row, symbols, model.escape_symbol(), escapes);
     encode_row(tables, symbols, lanes, out);
   }
   alignas(32) std::int32_t counts[8];
@@ -268,10 +269,14 @@ HWY_NOINLINE std::size_t encode_rows_of(const GridModel& model, const GridSource
 
 std::size_t encode_rows(const GridModel& model, const GridSource& source, std::size_t rows, EncodeState& state) {
   switch (source.kind) {
-    case SourceKind::kFloatResidual: return encode_rows_of<SourceKind::kFloatResidual>(model, source, rows, state);
-    case SourceKind::kShortResidual: return encode_rows_of<SourceKind::kShortResidual>(model, source, rows, state);
-    case SourceKind::kIntegers16: return encode_rows_of<SourceKind::kIntegers16>(model, source, rows, state);
-    case SourceKind::kIntegers32: return encode_rows_of<SourceKind::kIntegers32>(model, source, rows, state);
+    case SourceKind::kFloatResidual:
+      return encode_rows_of<SourceKind::kFloatResidual>(model, source, rows, state);
+    case SourceKind::kShortResidual:
+      return encode_rows_of<SourceKind::kShortResidual>(model, source, rows, state);
+    case SourceKind::kIntegers16:
+      return encode_rows_of<SourceKind::kIntegers16>(model, source, rows, state);
+    case SourceKind::kIntegers32:
+      return encode_rows_of<SourceKind::kIntegers32>(model, source, rows, state);
   }
   return 0;
 }
@@ -346,7 +351,8 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink_in
   alignas(32) std::int32_t entries[kModelSlots];
   for (std::size_t slot = 0; slot < kModelSlots; ++slot) {
     const std::uint32_t symbol = model.symbol_of[slot];
-    entries[slot] = static_cast<std::int32_t>(model.frequency[symbol] | static_cast<std::uint32_t>(model.rank_of[slot]) << 8 | symbol << 16);
+    entries[slot] =
+        static_cast<std::int32_t>(model.frequency[symbol] | static_cast<std::uint32_t>(model.rank_of[slot]) << 8 | symbol << 16);
   }
   alignas(32) std::uint32_t lanes[kRowValues];
   load_lanes(state.high.data(), state.low.data(), lanes);
@@ -385,11 +391,16 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink_in
 
 bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   switch (sink.kind) {
-    case SinkKind::kFloatSet: return decode_rows_to<SinkKind::kFloatSet>(model, sink, rows, state);
-    case SinkKind::kFloatAdd: return decode_rows_to<SinkKind::kFloatAdd>(model, sink, rows, state);
-    case SinkKind::kInteger16Add: return decode_rows_to<SinkKind::kInteger16Add>(model, sink, rows, state);
-    case SinkKind::kInteger32Set: return decode_rows_to<SinkKind::kInteger32Set>(model, sink, rows, state);
-    case SinkKind::kInteger32Add: return decode_rows_to<SinkKind::kInteger32Add>(model, sink, rows, state);
+    case SinkKind::kFloatSet:
+      return decode_rows_to<SinkKind::kFloatSet>(model, sink, rows, state);
+    case SinkKind::kFloatAdd:
+      return decode_rows_to<SinkKind::kFloatAdd>(model, sink, rows, state);
+    case SinkKind::kInteger16Add:
+      return decode_rows_to<SinkKind::kInteger16Add>(model, sink, rows, state);
+    case SinkKind::kInteger32Set:
+      return decode_rows_to<SinkKind::kInteger32Set>(model, sink, rows, state);
+    case SinkKind::kInteger32Add:
+      return decode_rows_to<SinkKind::kInteger32Add>(model, sink, rows, state);
   }
   return false;
 }
@@ -429,10 +440,14 @@ HWY_NOINLINE std::size_t select_rows_of(const GridSource& source, std::size_t ro
 
 std::size_t select_rows(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares, SparseList& list) {
   switch (source.kind) {
-    case SourceKind::kFloatResidual: return select_rows_of<SourceKind::kFloatResidual>(source, rows, base, squares, list);
-    case SourceKind::kShortResidual: return select_rows_of<SourceKind::kShortResidual>(source, rows, base, squares, list);
-    case SourceKind::kIntegers16: return select_rows_of<SourceKind::kIntegers16>(source, rows, base, squares, list);
-    case SourceKind::kIntegers32: return select_rows_of<SourceKind::kIntegers32>(source, rows, base, squares, list);
+    case SourceKind::kFloatResidual:
+      return select_rows_of<SourceKind::kFloatResidual>(source, rows, base, squares, list);
+    case SourceKind::kShortResidual:
+      return select_rows_of<SourceKind::kShortResidual>(source, rows, base, squares, list);
+    case SourceKind::kIntegers16:
+      return select_rows_of<SourceKind::kIntegers16>(source, rows, base, squares, list);
+    case SourceKind::kIntegers32:
+      return select_rows_of<SourceKind::kIntegers32>(source, rows, base, squares, list);
   }
   return 0;
 }
@@ -451,16 +466,20 @@ void peek_of(const GridSource& source, std::size_t from, std::size_t count, std:
 
 void peek(const GridSource& source, std::size_t from, std::size_t count, std::int32_t* integers) {
   switch (source.kind) {
-    case SourceKind::kFloatResidual: return peek_of<SourceKind::kFloatResidual>(source, from, count, integers);
-    case SourceKind::kShortResidual: return peek_of<SourceKind::kShortResidual>(source, from, count, integers);
-    case SourceKind::kIntegers16: return peek_of<SourceKind::kIntegers16>(source, from, count, integers);
-    case SourceKind::kIntegers32: return peek_of<SourceKind::kIntegers32>(source, from, count, integers);
+    case SourceKind::kFloatResidual:
+      return peek_of<SourceKind::kFloatResidual>(source, from, count, integers);
+    case SourceKind::kShortResidual:
+      return peek_of<SourceKind::kShortResidual>(source, from, count, integers);
+    case SourceKind::kIntegers16:
+      return peek_of<SourceKind::kIntegers16>(source, from, count, integers);
+    case SourceKind::kIntegers32:
+      return peek_of<SourceKind::kIntegers32>(source, from, count, integers);
   }
 }
 
 const GridKernels& kernels() {
-  static const GridKernels kTable{"avx2", encode_rows, decode_rows, select_rows, peek, scalar_kernels().total_magnitude,
-                                  scalar_kernels().count_values};
+  static const GridKernels kTable{
+      "avx2", encode_rows, decode_rows, select_rows, peek, scalar_kernels().total_magnitude, scalar_kernels().count_values};
   return kTable;
 }
 

@@ -5,8 +5,8 @@
 // 64 lanes are two byte vectors, high and low. Coding a row: the lanes that must shed a byte are found by one byte compare, the bytes are
 // packed by vpcompressb and stored below the previous ones. The division by the frequency is done on even and odd lanes as 16-bit
 // words with a reciprocal; its remainder is corrected in byte arithmetic, which GridModel's choice of frequencies makes exact. Look-ups
-// among 256 entries are two vpermi2b and a blend. Decoding is the mirror image with vpexpandb. The error feedback of a row feeds the coder in
-// registers; prefetches 1024 values ahead let memory and arithmetic overlap.
+// among 256 entries are two vpermi2b and a blend. Decoding is the mirror image with vpexpandb. The error feedback of a row feeds the coder
+// in registers; prefetches 1024 values ahead let memory and arithmetic overlap.
 
 #include <immintrin.h>
 
@@ -273,15 +273,20 @@ HWY_NOINLINE std::size_t encode_rows_of(const GridModel& model, const GridSource
 
 template <SourceKind Kind>
 std::size_t encode_rows_with(const GridModel& model, const GridSource& source, std::size_t rows, EncodeState& state) {
-  return state.low_bits == 0 ? encode_rows_of<Kind, false>(model, source, rows, state) : encode_rows_of<Kind, true>(model, source, rows, state);
+  return state.low_bits == 0 ? encode_rows_of<Kind, false>(model, source, rows, state)
+                             : encode_rows_of<Kind, true>(model, source, rows, state);
 }
 
 std::size_t encode_rows(const GridModel& model, const GridSource& source, std::size_t rows, EncodeState& state) {
   switch (source.kind) {
-    case SourceKind::kFloatResidual: return encode_rows_with<SourceKind::kFloatResidual>(model, source, rows, state);
-    case SourceKind::kShortResidual: return encode_rows_with<SourceKind::kShortResidual>(model, source, rows, state);
-    case SourceKind::kIntegers16: return encode_rows_with<SourceKind::kIntegers16>(model, source, rows, state);
-    case SourceKind::kIntegers32: return encode_rows_with<SourceKind::kIntegers32>(model, source, rows, state);
+    case SourceKind::kFloatResidual:
+      return encode_rows_with<SourceKind::kFloatResidual>(model, source, rows, state);
+    case SourceKind::kShortResidual:
+      return encode_rows_with<SourceKind::kShortResidual>(model, source, rows, state);
+    case SourceKind::kIntegers16:
+      return encode_rows_with<SourceKind::kIntegers16>(model, source, rows, state);
+    case SourceKind::kIntegers32:
+      return encode_rows_with<SourceKind::kIntegers32>(model, source, rows, state);
   }
   return 0;
 }
@@ -304,8 +309,8 @@ class RowDecoder {
     const __m512i frequency = _mm512_permutexvar_epi8(symbols, frequency_);
     const __m512i x_even = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_and_si512(high_, even), _mm512_and_si512(frequency, even)),
                                             _mm512_and_si512(rank, even));
-    const __m512i x_odd = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_srli_epi16(high_, 8), _mm512_srli_epi16(frequency, 8)),
-                                           _mm512_srli_epi16(rank, 8));
+    const __m512i x_odd =
+        _mm512_add_epi16(_mm512_mullo_epi16(_mm512_srli_epi16(high_, 8), _mm512_srli_epi16(frequency, 8)), _mm512_srli_epi16(rank, 8));
     const __m512i high = _mm512_ternarylogic_epi32(_mm512_srli_epi16(x_even, 8), even, x_odd, 0xf2);
     const __m512i low = _mm512_ternarylogic_epi32(_mm512_slli_epi16(x_odd, 8), even, x_even, 0xf8);
     const __mmask64 takes = _mm512_testn_epi8_mask(high, high);
@@ -453,11 +458,16 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, s
 
 bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   switch (sink.kind) {
-    case SinkKind::kFloatSet: return decode_rows_to<SinkKind::kFloatSet>(model, sink, rows, state);
-    case SinkKind::kFloatAdd: return decode_rows_to<SinkKind::kFloatAdd>(model, sink, rows, state);
-    case SinkKind::kInteger16Add: return decode_rows_to<SinkKind::kInteger16Add>(model, sink, rows, state);
-    case SinkKind::kInteger32Set: return decode_rows_to<SinkKind::kInteger32Set>(model, sink, rows, state);
-    case SinkKind::kInteger32Add: return decode_rows_to<SinkKind::kInteger32Add>(model, sink, rows, state);
+    case SinkKind::kFloatSet:
+      return decode_rows_to<SinkKind::kFloatSet>(model, sink, rows, state);
+    case SinkKind::kFloatAdd:
+      return decode_rows_to<SinkKind::kFloatAdd>(model, sink, rows, state);
+    case SinkKind::kInteger16Add:
+      return decode_rows_to<SinkKind::kInteger16Add>(model, sink, rows, state);
+    case SinkKind::kInteger32Set:
+      return decode_rows_to<SinkKind::kInteger32Set>(model, sink, rows, state);
+    case SinkKind::kInteger32Add:
+      return decode_rows_to<SinkKind::kInteger32Add>(model, sink, rows, state);
   }
   return false;
 }
@@ -522,10 +532,14 @@ HWY_NOINLINE std::size_t select_rows_of(const GridSource& source, std::size_t ro
 
 std::size_t select_rows(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares, SparseList& list) {
   switch (source.kind) {
-    case SourceKind::kFloatResidual: return select_rows_of<SourceKind::kFloatResidual>(source, rows, base, squares, list);
-    case SourceKind::kShortResidual: return select_rows_of<SourceKind::kShortResidual>(source, rows, base, squares, list);
-    case SourceKind::kIntegers16: return select_rows_of<SourceKind::kIntegers16>(source, rows, base, squares, list);
-    case SourceKind::kIntegers32: return select_rows_of<SourceKind::kIntegers32>(source, rows, base, squares, list);
+    case SourceKind::kFloatResidual:
+      return select_rows_of<SourceKind::kFloatResidual>(source, rows, base, squares, list);
+    case SourceKind::kShortResidual:
+      return select_rows_of<SourceKind::kShortResidual>(source, rows, base, squares, list);
+    case SourceKind::kIntegers16:
+      return select_rows_of<SourceKind::kIntegers16>(source, rows, base, squares, list);
+    case SourceKind::kIntegers32:
+      return select_rows_of<SourceKind::kIntegers32>(source, rows, base, squares, list);
   }
   return 0;
 }
@@ -546,10 +560,14 @@ void peek_of(const GridSource& source, std::size_t from, std::size_t count, std:
 
 void peek(const GridSource& source, std::size_t from, std::size_t count, std::int32_t* integers) {
   switch (source.kind) {
-    case SourceKind::kFloatResidual: return peek_of<SourceKind::kFloatResidual>(source, from, count, integers);
-    case SourceKind::kShortResidual: return peek_of<SourceKind::kShortResidual>(source, from, count, integers);
-    case SourceKind::kIntegers16: return peek_of<SourceKind::kIntegers16>(source, from, count, integers);
-    case SourceKind::kIntegers32: return peek_of<SourceKind::kIntegers32>(source, from, count, integers);
+    case SourceKind::kFloatResidual:
+      return peek_of<SourceKind::kFloatResidual>(source, from, count, integers);
+    case SourceKind::kShortResidual:
+      return peek_of<SourceKind::kShortResidual>(source, from, count, integers);
+    case SourceKind::kIntegers16:
+      return peek_of<SourceKind::kIntegers16>(source, from, count, integers);
+    case SourceKind::kIntegers32:
+      return peek_of<SourceKind::kIntegers32>(source, from, count, integers);
   }
 }
 

@@ -265,11 +265,21 @@ void store_integers(const GridSink& sink, std::size_t first, std::span<const std
     const std::int32_t integer = integers[index];
     const std::size_t at = first + index;
     switch (sink.kind) {
-      case SinkKind::kFloatSet: sink.values[at] = grid_value(integer, sink.scaled_step); break;
-      case SinkKind::kFloatAdd: sink.values[at] = add(sink.values[at], grid_value(integer, sink.scaled_step)); break;
-      case SinkKind::kInteger16Add: sink.integers16[at] = static_cast<std::int16_t>(sink.integers16[at] + integer); break;
-      case SinkKind::kInteger32Set: sink.integers32[at] = integer; break;
-      case SinkKind::kInteger32Add: sink.integers32[at] += integer; break;
+      case SinkKind::kFloatSet:
+        sink.values[at] = grid_value(integer, sink.scaled_step);
+        break;
+      case SinkKind::kFloatAdd:
+        sink.values[at] = add(sink.values[at], grid_value(integer, sink.scaled_step));
+        break;
+      case SinkKind::kInteger16Add:
+        sink.integers16[at] = static_cast<std::int16_t>(sink.integers16[at] + integer);
+        break;
+      case SinkKind::kInteger32Set:
+        sink.integers32[at] = integer;
+        break;
+      case SinkKind::kInteger32Add:
+        sink.integers32[at] += integer;
+        break;
     }
   }
 }
@@ -301,14 +311,16 @@ void undo_source(const GridSource& source, std::size_t first, std::span<const st
       const float before = add(source.residual[at], grid_value(integer, source.step));
       source.residual[at] = subtract(before, multiply(source.weight, source.delta[at])) / source.decay;
     } else if (source.kind == SourceKind::kShortResidual) {
-      source.short_residual[at] = undo_short_value(source.short_residual[at], integer, multiply(source.weight, source.delta[at]), source.short_scale);
+      source.short_residual[at] =
+          undo_short_value(source.short_residual[at], integer, multiply(source.weight, source.delta[at]), source.short_scale);
     }
   }
 }
 
 std::uint8_t magnitude_bits_of(std::span<const std::int32_t> integers) {
   std::uint32_t all = 0;
-  for (const std::int32_t integer : integers) all |= integer < 0 ? 0U - static_cast<std::uint32_t>(integer) : static_cast<std::uint32_t>(integer);
+  for (const std::int32_t integer : integers)
+    all |= integer < 0 ? 0U - static_cast<std::uint32_t>(integer) : static_cast<std::uint32_t>(integer);
   return static_cast<std::uint8_t>(std::bit_width(all));
 }
 

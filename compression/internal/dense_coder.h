@@ -20,16 +20,16 @@ struct DensePlan {
 
 // Memory of an encoder, kept from frame to frame.
 struct EncodeWorkspace {
-  std::vector<std::uint8_t> frame;        // built backward from its end
-  std::vector<std::int32_t> escapes;      // filled from its end; also the integers of a sparse chunk
-  std::vector<std::uint32_t> positions;   // of a sparse chunk
-  std::vector<std::uint8_t> bits;         // escape or magnitude section
-  std::vector<std::int32_t> integers;     // a chunk as integers, where it has to be coded again
+  std::vector<std::uint8_t> frame;       // built backward from its end
+  std::vector<std::int32_t> escapes;     // filled from its end; also the integers of a sparse chunk
+  std::vector<std::uint32_t> positions;  // of a sparse chunk
+  std::vector<std::uint8_t> bits;        // escape or magnitude section
+  std::vector<std::int32_t> integers;    // a chunk as integers, where it has to be coded again
 };
 
 // Result of coding a chunk: a whole frame except hash, inside workspace.frame.
 struct CodedPayload {
-  ByteSpan payload;              // kFrameHeaderBytes before and kFrameTrailerBytes after it are free for the frame
+  ByteSpan payload;               // kFrameHeaderBytes before and kFrameTrailerBytes after it are free for the frame
   std::uint8_t* begin = nullptr;  // == payload.data()
   std::uint32_t coded_bits = 0;
   std::uint32_t nonzeros = 0;
@@ -38,9 +38,9 @@ struct CodedPayload {
   std::uint8_t model_c = 0;
   std::uint8_t magnitude_bits = 0;
   std::uint32_t model_bytes = 0;
-  bool is_too_large = false;      // nothing is gained over plain integers: they are in workspace.integers, the payload is empty
-  double squares = 0.0;           // sum of squared residuals, in the source's unit
-  std::size_t failed_value = 0;   // 0, or 1 + index of the first value of the row that is not finite; nothing else is valid then
+  bool is_too_large = false;     // nothing is gained over plain integers: they are in workspace.integers, the payload is empty
+  double squares = 0.0;          // sum of squared residuals, in the source's unit
+  std::size_t failed_value = 0;  // 0, or 1 + index of the first value of the row that is not finite; nothing else is valid then
 };
 
 // Model and low bits for integers like those of the sample. REQUIRES: sample not empty.

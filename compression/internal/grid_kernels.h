@@ -28,11 +28,11 @@ enum class SourceKind : std::uint8_t { kFloatResidual, kShortResidual, kIntegers
 struct GridSource {
   SourceKind kind = SourceKind::kIntegers32;
   const float* delta = nullptr;
-  float weight = 1.0F;                    // kShortResidual: weight / step
-  float* residual = nullptr;              // kFloatResidual
-  float decay = 1.0F;                     // kFloatResidual: what of the old residual counts
+  float weight = 1.0F;                     // kShortResidual: weight / step
+  float* residual = nullptr;               // kFloatResidual
+  float decay = 1.0F;                      // kFloatResidual: what of the old residual counts
   std::int16_t* short_residual = nullptr;  // kShortResidual, in units of the previous step / 32768
-  float short_scale = 0.0F;               // kShortResidual: decay * (previous step / step / 32768)
+  float short_scale = 0.0F;                // kShortResidual: decay * (previous step / step / 32768)
   float step = 1.0F;
   float inverse_step = 1.0F;
   const std::int16_t* integers16 = nullptr;
@@ -45,9 +45,9 @@ struct EncodeState {
   alignas(64) std::array<std::uint8_t, 64> low;
   // fp32 sums of squared residuals of values i with i mod 16 == l, rows in coding order, l ascending within a row.
   alignas(64) std::array<float, 16> squares{};
-  std::uint8_t* out = nullptr;        // next byte goes to out[-1]; kKernelSlack bytes before it may be touched
-  std::int32_t* escapes = nullptr;    // next escape goes to escapes[-1], so that they end up in ascending order
-  std::uint8_t* planes = nullptr;     // low_bits planes of 8 bytes for row r at planes + 8 * low_bits * r
+  std::uint8_t* out = nullptr;      // next byte goes to out[-1]; kKernelSlack bytes before it may be touched
+  std::int32_t* escapes = nullptr;  // next escape goes to escapes[-1], so that they end up in ascending order
+  std::uint8_t* planes = nullptr;   // low_bits planes of 8 bytes for row r at planes + 8 * low_bits * r
   std::uint32_t low_bits = 0;
   std::uint32_t nonzeros = 0;
   EncodeState() {

@@ -52,7 +52,8 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
     if (state.low_bits != 0) split_low_bits(integers, state.low_bits, state.planes + std::size_t{8} * state.low_bits * row);
     for (std::size_t j = kRowValues; j-- > 0;) {
       const std::uint32_t symbol = std::min(static_cast<std::uint32_t>(row_integers[j]) + half_width, escape);
-      if (symbol == escape) [[unlikely]] *--escapes = row_integers[j];
+      if (symbol == escape) [[unlikely]]
+        *--escapes = row_integers[j];
       const std::uint32_t entry = entry_of[symbol];
       const std::uint32_t frequency = entry & 255U;
       std::uint32_t x = lanes[j];
@@ -129,8 +130,7 @@ bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows,
   return true;
 }
 
-std::size_t select_rows(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares,
-                        SparseList& list) {
+std::size_t select_rows(const GridSource& source, std::size_t rows, std::uint32_t base, std::array<float, 16>& squares, SparseList& list) {
   Row integers;
   for (std::size_t row = 0; row < rows; ++row) {
     if (!load_row(source, row, integers, squares)) return row + 1;
@@ -148,23 +148,27 @@ void peek(const GridSource& source, std::size_t from, std::size_t count, std::in
     const std::size_t at = from + index;
     switch (source.kind) {
       case SourceKind::kFloatResidual:
-        integers[index] =
-            grid_sample_integer(multiply(add(multiply(source.weight, source.delta[at]), multiply(source.decay, source.residual[at])),
-                                         source.inverse_step));
+        integers[index] = grid_sample_integer(
+            multiply(add(multiply(source.weight, source.delta[at]), multiply(source.decay, source.residual[at])), source.inverse_step));
         break;
       case SourceKind::kShortResidual:
         integers[index] = grid_sample_integer(
             add(multiply(source.weight, source.delta[at]), multiply(source.short_scale, static_cast<float>(source.short_residual[at]))));
         break;
-      case SourceKind::kIntegers16: integers[index] = source.integers16[at]; break;
-      case SourceKind::kIntegers32: integers[index] = source.integers32[at]; break;
+      case SourceKind::kIntegers16:
+        integers[index] = source.integers16[at];
+        break;
+      case SourceKind::kIntegers32:
+        integers[index] = source.integers32[at];
+        break;
     }
   }
 }
 
 std::uint64_t total_magnitude(const std::int32_t* integers, std::size_t count) {
   std::uint64_t total = 0;
-  for (std::size_t at = 0; at < count; ++at) total += static_cast<std::uint64_t>(integers[at] < 0 ? -std::int64_t{integers[at]} : integers[at]);
+  for (std::size_t at = 0; at < count; ++at)
+    total += static_cast<std::uint64_t>(integers[at] < 0 ? -std::int64_t{integers[at]} : integers[at]);
   return total;
 }
 

@@ -27,8 +27,8 @@ class GridModel {
 
   // Tables, padded to whole vector registers.
   alignas(64) std::array<std::uint8_t, 64> frequency{};
-  alignas(64) std::array<std::uint8_t, 64> start{};        // first index of the symbol in slot_of
-  alignas(64) std::array<std::uint16_t, 32> reciprocal{};  // floor(65536 / frequency), 65535 for 1
+  alignas(64) std::array<std::uint8_t, 64> start{};               // first index of the symbol in slot_of
+  alignas(64) std::array<std::uint16_t, 32> reciprocal{};         // floor(65536 / frequency), 65535 for 1
   alignas(64) std::array<std::uint8_t, kModelSlots> slot_of{};    // (start + rank) -> slot
   alignas(64) std::array<std::uint8_t, kModelSlots> symbol_of{};  // slot -> symbol
   alignas(64) std::array<std::uint8_t, kModelSlots> rank_of{};    // slot -> rank among the slots of its symbol

@@ -72,10 +72,16 @@ inline bool quantise_short_row(const GridSource& source, std::size_t row, Row& i
 
 inline bool load_row(const GridSource& source, std::size_t row, Row& integers, std::array<float, 16>& squares) {
   switch (source.kind) {
-    case SourceKind::kFloatResidual: return quantise_float_row(source, row, integers, squares);
-    case SourceKind::kShortResidual: return quantise_short_row(source, row, integers, squares);
-    case SourceKind::kIntegers16: std::copy_n(source.integers16 + row * kRowValues, kRowValues, integers.begin()); return true;
-    case SourceKind::kIntegers32: std::copy_n(source.integers32 + row * kRowValues, kRowValues, integers.begin()); return true;
+    case SourceKind::kFloatResidual:
+      return quantise_float_row(source, row, integers, squares);
+    case SourceKind::kShortResidual:
+      return quantise_short_row(source, row, integers, squares);
+    case SourceKind::kIntegers16:
+      std::copy_n(source.integers16 + row * kRowValues, kRowValues, integers.begin());
+      return true;
+    case SourceKind::kIntegers32:
+      std::copy_n(source.integers32 + row * kRowValues, kRowValues, integers.begin());
+      return true;
   }
   return false;
 }
@@ -113,7 +119,9 @@ inline void store_row(const GridSink& sink, std::size_t row, const Row& integers
         sink.integers16[at + j] = static_cast<std::int16_t>(sink.integers16[at + j] + integers[j]);
       }
       break;
-    case SinkKind::kInteger32Set: std::copy(integers.begin(), integers.end(), sink.integers32 + at); break;
+    case SinkKind::kInteger32Set:
+      std::copy(integers.begin(), integers.end(), sink.integers32 + at);
+      break;
     case SinkKind::kInteger32Add:
       for (std::size_t j = 0; j < kRowValues; ++j) sink.integers32[at + j] += integers[j];
       break;

@@ -135,8 +135,7 @@ CodedPayload encode_sparse(const GridKernels& kernels, const GridSource& source,
     coded.failed_value = done + 1;
     return coded;
   }
-  CodedPayload coded =
-      encode_sparse_list({list.positions, list.count}, {list.integers, list.count}, count, workspace);
+  CodedPayload coded = encode_sparse_list({list.positions, list.count}, {list.integers, list.count}, count, workspace);
   coded.squares = sum_squares(squares);
   return coded;
 }
@@ -157,7 +156,8 @@ void prefetch_block(const Number* values, const Block& block, std::size_t count)
 }
 
 // Positions and integers of the next `count` gaps. False when the bits end or a position leaves the chunk.
-bool read_block(BitReader& gaps, const FrameHeader& header, Magnitudes& magnitudes, std::size_t count, std::uint64_t& position, Block& block) {
+bool read_block(BitReader& gaps, const FrameHeader& header, Magnitudes& magnitudes, std::size_t count, std::uint64_t& position,
+                Block& block) {
   const unsigned parameter = header.model_a;
   const auto limit = static_cast<std::uint32_t>(integer_limit_of(header));
   for (std::size_t index = 0; index < count; ++index) {

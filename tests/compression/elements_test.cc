@@ -40,10 +40,10 @@ TEST(Elements, EveryHalfComesBack) {
 TEST(Elements, Fp16RoundsToNearestEven) {
   EXPECT_EQ(load_half(0x0001, ElementType::kFloat16), 0x1p-24F);
   EXPECT_EQ(load_half(0x3c00, ElementType::kFloat16), 1.0F);
-  EXPECT_EQ(store_half(1.0F + 0x1p-11F, ElementType::kFloat16), 0x3c00);           // tie, to even
-  EXPECT_EQ(store_half(1.0F + 3 * 0x1p-11F, ElementType::kFloat16), 0x3c02);       // tie, to even
+  EXPECT_EQ(store_half(1.0F + 0x1p-11F, ElementType::kFloat16), 0x3c00);      // tie, to even
+  EXPECT_EQ(store_half(1.0F + 3 * 0x1p-11F, ElementType::kFloat16), 0x3c02);  // tie, to even
   EXPECT_EQ(store_half(1.0F + 0x1.8p-11F, ElementType::kFloat16), 0x3c01);
-  EXPECT_EQ(store_half(0x1p-25F, ElementType::kFloat16), 0x0000);                  // half of the smallest, to even
+  EXPECT_EQ(store_half(0x1p-25F, ElementType::kFloat16), 0x0000);  // half of the smallest, to even
   EXPECT_EQ(store_half(0x1.8p-25F, ElementType::kFloat16), 0x0001);
   EXPECT_EQ(store_half(65504.0F, ElementType::kFloat16), 0x7bff);
   EXPECT_EQ(store_half(65519.0F, ElementType::kFloat16), 0x7bff);

@@ -80,8 +80,8 @@ std::vector<BrokenFrame> broken_shapes(const ByteVector& dense) {
       {wrong_hash, ErrorCode::kFrameHashMismatch},
       {changed(dense, 5, u8(5)), bad},
       {changed(dense, 5, u8(255)), bad},
-      {changed(dense, 5, u8(0)), bad},                        // RAW32 with a step
-      {changed(dense, 5, u8(4)), bad},                        // plain with a model
+      {changed(dense, 5, u8(0)), bad},  // RAW32 with a step
+      {changed(dense, 5, u8(4)), bad},  // plain with a model
       {changed(dense, 6, u8(3)), bad},
       {changed(dense, 7, u8(0)), bad},
       {changed(dense, 7, u8(17)), bad},
@@ -145,7 +145,7 @@ std::vector<BrokenFrame> broken_other_codecs() {
       {changed(half, 12, u32(101)), bad},
       {changed(half, 16, 1.0F), bad},
       {changed(raw, 43, u8(1)), bad},
-      {changed(sparse, 43, u8(0)), payload},   // integers beyond the stated bound
+      {changed(sparse, 43, u8(0)), payload},  // integers beyond the stated bound
       {changed(sparse, 43, u8(30)), bad},
   };
 }

@@ -28,8 +28,8 @@ inline std::vector<float> golden_values(std::size_t count, std::uint32_t seed, f
   return values;
 }
 
-inline constexpr std::string_view kGoldenNames[] = {"empty",     "one-value",   "zeros",      "sparse", "dense", "dense-tail", "dense-low-bits",
-                                                    "outlier", "plain-value", "raw32",      "bf16",   "sum",   "chunk",      "sparse-chunk"};
+inline constexpr std::string_view kGoldenNames[] = {"empty",   "one-value",   "zeros", "sparse", "dense", "dense-tail", "dense-low-bits",
+                                                    "outlier", "plain-value", "raw32", "bf16",   "sum",   "chunk",      "sparse-chunk"};
 
 // The frame of this name as the encoder makes it today.
 inline ByteVector make_golden_frame(std::string_view name) {

@@ -29,7 +29,8 @@ std::vector<Vector> load_vectors() {
 
 ByteVector from_hex(const std::string& text) {
   ByteVector bytes;
-  for (std::size_t at = 0; at + 1 < text.size(); at += 2) bytes.push_back(static_cast<std::uint8_t>(std::stoul(text.substr(at, 2), nullptr, 16)));
+  for (std::size_t at = 0; at + 1 < text.size(); at += 2)
+    bytes.push_back(static_cast<std::uint8_t>(std::stoul(text.substr(at, 2), nullptr, 16)));
   return bytes;
 }
 

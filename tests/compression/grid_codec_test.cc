@@ -182,7 +182,8 @@ TEST(GridCodec, ShortResidualKeepsWhatWasNotSent) {
       std::vector<float> values(size);
       ASSERT_TRUE(decode_frame(*parse_frame(frame->bytes), values));
       for (std::size_t i = 0; i < size; ++i) {
-        const double input = 0.7F * static_cast<double>(delta[i]) + static_cast<double>(before[i]) * static_cast<double>(previous) / 32768.0;
+        const double input =
+            0.7F * static_cast<double>(delta[i]) + static_cast<double>(before[i]) * static_cast<double>(previous) / 32768.0;
         const double rest = static_cast<double>(residual[i]) * static_cast<double>(step) / 32768.0;
         ASSERT_NEAR(input - static_cast<double>(values[i]) - rest, 0.0, 2e-5 * static_cast<double>(step) + 1e-6 * std::fabs(input)) << i;
       }

@@ -32,7 +32,7 @@ Chunk make_chunk(Shape shape, std::size_t count, std::uint64_t seed, double scal
   chunk.residual = random_values(Shape::kGaussian, count, seed + 1, 0.1);
   Random random(seed + 2);
   for (const float value : chunk.delta) {
-    chunk.short_residual.push_back(static_cast<std::int16_t>(random.next() % 32768U) );
+    chunk.short_residual.push_back(static_cast<std::int16_t>(random.next() % 32768U));
     chunk.integers32.push_back(static_cast<std::int32_t>(std::lrint(std::clamp(value * 3.0F, -1e8F, 1e8F))));
     chunk.integers16.push_back(static_cast<std::int16_t>(std::clamp(chunk.integers32.back(), -32768, 32767)));
   }
@@ -69,7 +69,8 @@ Coded encode_with(const GridKernels& kernels, SourceKind kind, Chunk chunk, floa
   kernels.peek(source, 0, sample.size(), sample.data());
   if (sample.empty()) sample.push_back(0);
   Coded coded;
-  coded.fields = sparse ? encode_sparse(kernels, source, count, workspace) : encode_dense(kernels, plan_dense(kernels, sample), source, count, workspace);
+  coded.fields = sparse ? encode_sparse(kernels, source, count, workspace)
+                        : encode_dense(kernels, plan_dense(kernels, sample), source, count, workspace);
   coded.payload.assign(coded.fields.payload.begin(), coded.fields.payload.end());
   coded.residual = chunk.residual;
   coded.short_residual = chunk.short_residual;
@@ -114,7 +115,8 @@ Decoded decode_with(const GridKernels& kernels, SinkKind kind, const FrameView& 
   return decoded;
 }
 
-constexpr SourceKind kSources[] = {SourceKind::kFloatResidual, SourceKind::kShortResidual, SourceKind::kIntegers16, SourceKind::kIntegers32};
+constexpr SourceKind kSources[] = {SourceKind::kFloatResidual, SourceKind::kShortResidual, SourceKind::kIntegers16,
+                                   SourceKind::kIntegers32};
 constexpr SinkKind kSinks[] = {SinkKind::kFloatSet, SinkKind::kFloatAdd, SinkKind::kInteger16Add, SinkKind::kInteger32Set,
                                SinkKind::kInteger32Add};
 
@@ -126,7 +128,8 @@ void expect_same(const Chunk& chunk, float step) {
       for (const bool sparse : {false, true}) {
         const Coded expected = encode_with(reference, source, chunk, step, sparse);
         const Coded actual = encode_with(*kernels, source, chunk, step, sparse);
-        ASSERT_EQ(actual.payload, expected.payload) << kernels->name << " source " << static_cast<int>(source) << " step " << step << " sparse " << sparse;
+        ASSERT_EQ(actual.payload, expected.payload)
+            << kernels->name << " source " << static_cast<int>(source) << " step " << step << " sparse " << sparse;
         ASSERT_EQ(actual.fields.failed_value, expected.fields.failed_value);
         ASSERT_EQ(actual.fields.nonzeros, expected.fields.nonzeros);
         ASSERT_EQ(actual.fields.squares, expected.fields.squares);
@@ -179,8 +182,8 @@ TEST(GridKernels, HostileChunksGiveTheSameBytes) {
 }
 
 TEST(GridKernels, NonFiniteRowsAreFoundAlike) {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                          std::numeric_limits<float>::signaling_NaN()}) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::signaling_NaN()}) {
     for (const std::size_t at : {0U, 70U, 3000U, 6399U, 6420U}) {
       Chunk chunk = make_chunk(Shape::kGaussian, 6421, 5, 1.0);
       chunk.delta[at] = bad;

@@ -47,7 +47,8 @@ std::vector<ByteVector> encode_on_cpu(const std::vector<float>& delta, std::vect
   for (std::uint32_t chunk = 0; chunk < frames.size(); ++chunk) {
     const ChunkRange range = chunk_range(ChunkId(chunk), delta.size());
     const auto part = std::span<const float>(delta).subspan(range.begin, range.size);
-    EXPECT_TRUE(encode_grid_frame(part, 0.7F, std::span<float>(residual).subspan(range.begin, range.size), step, ChunkId(chunk), frames[chunk]));
+    EXPECT_TRUE(
+        encode_grid_frame(part, 0.7F, std::span<float>(residual).subspan(range.begin, range.size), step, ChunkId(chunk), frames[chunk]));
   }
   return frames;
 }
@@ -86,7 +87,8 @@ TEST(GridCuda, SpeedIsPrinted) {
   std::vector<float> delta = random_values(Shape::kGaussian, std::size_t{16} * kChunkValues, 5);
   const std::size_t pattern = delta.size();
   delta.resize(8 * pattern);
-  for (std::size_t at = pattern; at < delta.size(); at += pattern) std::copy_n(delta.begin(), pattern, delta.begin() + static_cast<std::ptrdiff_t>(at));
+  for (std::size_t at = pattern; at < delta.size(); at += pattern)
+    std::copy_n(delta.begin(), pattern, delta.begin() + static_cast<std::ptrdiff_t>(at));
   const DeviceFloats device_delta(delta);
   const DeviceFloats device_residual(std::vector<float>(delta.size()));
   double seconds = 1e9;

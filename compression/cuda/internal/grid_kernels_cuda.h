@@ -23,8 +23,8 @@ struct DeviceChunk {
   std::uint8_t low[64];
   float squares[16];
   std::uint32_t value_count;
-  std::uint32_t coder_bytes;   // made (encode) or given (decode)
-  std::uint32_t escapes;       // made or given
+  std::uint32_t coder_bytes;  // made (encode) or given (decode)
+  std::uint32_t escapes;      // made or given
   std::uint32_t nonzeros;
   std::uint32_t is_skipped;    // coded on the host
   std::int32_t integer_limit;  // decode: largest |q|
