@@ -23,5 +23,6 @@ void add_config_command(CLI::App& app, int& exit_code);
 void add_gateway_command(CLI::App& app, int& exit_code);
 // status, links and rounds.
 void add_status_commands(CLI::App& app, int& exit_code);
+void add_topo_command(CLI::App& app, int& exit_code);
 
 }  // namespace sluice::gateway

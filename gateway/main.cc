@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
   sluice::gateway::add_config_command(app, exit_code);
   sluice::gateway::add_certs_command(app, exit_code);
   sluice::gateway::add_status_commands(app, exit_code);
+  sluice::gateway::add_topo_command(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
