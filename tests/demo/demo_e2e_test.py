@@ -12,7 +12,8 @@ import time
 import unittest
 
 BINARY_DIR = os.environ.get("SLUICE_BINARY_DIR", "build/dev")
-SHORT = ["--binary-dir", BINARY_DIR, "--wan", "none", "--warmup", "10", "--width", "32", "--pairs", "127", "--held-out-windows", "64"]
+SHORT = ["--binary-dir", BINARY_DIR, "--wan", "none", "--warmup", "10", "--width", "32", "--pairs", "127", "--held-out-windows", "64",
+         "--base-steps", "5"]
 
 
 def demo(*arguments):

@@ -28,12 +28,12 @@ def texts():
 
 class TextIsDealtByFile(unittest.TestCase):
     def test_parts_and_held_out_text_are_the_whole(self):
-        parts, held_out = text_data.split_texts(texts(), 3)
-        self.assertEqual(sum(map(len, parts)) + len(held_out), sum(map(len, texts().values())))
+        shared, parts, held_out = text_data.split_texts(texts(), 3)
+        self.assertEqual(len(shared) + sum(map(len, parts)) + len(held_out), sum(map(len, texts().values())))
         self.assertLess(max(map(len, parts)), 1.3 * min(map(len, parts)))
 
     def test_both_arms_draw_the_same_batches(self):
-        parts, _ = text_data.split_texts(texts(), 3)
+        _, parts, _ = text_data.split_texts(texts(), 3)
         first, second = (text_data.BatchSource(parts[1], 1, seed=5, sequences=4, context=16) for _ in range(2))
         for _ in range(3):
             self.assertTrue(torch.equal(first.next()[0], second.next()[0]))

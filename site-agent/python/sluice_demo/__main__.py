@@ -44,6 +44,9 @@ def parse_arguments(argv):
     group.add_argument("--outer-momentum", type=float, default=settings.OUTER_MOMENTUM, help="outer momentum (default %(default)s)")
     group.add_argument("--baseline-learning-rate", type=float, default=settings.BASELINE_LEARNING_RATE,
                        help="learning rate of the data-parallel baseline (default %(default)s)")
+    group.add_argument("--base-steps", type=int, default=settings.BASE_STEPS, help="steps of the base model (default %(default)s)")
+    group.add_argument("--base-sequences", type=int, default=settings.BASE_SEQUENCES, help="its sequences a step (default %(default)s)")
+    group.add_argument("--base-learning-rate", type=float, default=settings.BASE_LEARNING_RATE, help="default %(default)s")
     settings.add_training_arguments(group)
     options = parser.parse_args(argv)
     if not 2 <= options.sites <= 6 or options.rounds < 1 or options.seeds < 1:
@@ -127,12 +130,16 @@ def run_seed(options, seed, folder, environment, progress, keep):
     """All arms of one seed. `keep`: the Children that own the gateways to be left running, or None."""
     run = {"seed": seed}
     started = time.monotonic()
+    base = os.path.join(folder, "base.pt")
+    with Children(make_folder(folder, "base")) as children:
+        progress.say(f"seed {seed}: a base model from the text that all sites have; logs in {folder}")
+        run["base"] = baseline_arm.make_base(options, children, seed, base, environment, progress, ARM_SECONDS_MAX)
     with contextlib.ExitStack() as stack:
         sluice_folder = make_folder(folder, "sluice")
         children = stack.enter_context(Children(sluice_folder)) if keep is None else keep
         children.log_folder = sluice_folder
-        arm = SluiceArm(options, children, sluice_folder)
-        progress.say(f"seed {seed}: {options.sites} sites x {options.ranks} ranks through their gateways; logs in {sluice_folder}")
+        arm = SluiceArm(options, children, sluice_folder, base)
+        progress.say(f"seed {seed}: {options.sites} sites x {options.ranks} ranks train it on through their gateways, each on its own text")
         run["sluice"] = arm.run(seed, environment, progress, ARM_SECONDS_MAX)
         for problem in run["sluice"]["problems"][:10]:
             progress.say(f"  problem: {problem}")
@@ -140,13 +147,13 @@ def run_seed(options, seed, folder, environment, progress, keep):
             arm.stop()
         with Children(make_folder(folder, "data-parallel")) as baseline:
             tokens = options.steps * options.sequences * options.sites * options.context
-            progress.say(f"seed {seed}: the same {tokens:,} tokens by plain data parallel in {baseline_arm.world_size(options)} processes")
-            run["data_parallel"] = baseline_arm.run(options, baseline, baseline.log_folder, seed, environment, progress, ARM_SECONDS_MAX)
+            progress.say(f"seed {seed}: the same {tokens:,} tokens by plain data parallel")
+            run["data_parallel"] = baseline_arm.run(options, baseline, seed, base, environment, progress, ARM_SECONDS_MAX)
     run["seconds"] = time.monotonic() - started
     if options.with_fp32:
         with Children(make_folder(folder, "fp32")) as children:
             progress.say(f"seed {seed}: fp32 exchange, same outer rule, without the WAN's delay")
-            reference = SluiceArm(options, children, children.log_folder, codec="raw32", preset="none")
+            reference = SluiceArm(options, children, children.log_folder, base, codec="raw32", preset="none")
             run["fp32_exchange"] = reference.run(seed, environment, progress, ARM_SECONDS_MAX)
     return run, arm
 

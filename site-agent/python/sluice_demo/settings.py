@@ -2,14 +2,17 @@
 
 SITES = 3
 RANKS = 2
-ROUNDS = 100
-INNER_STEPS = 12
+ROUNDS = 50
+INNER_STEPS = 10
 BITS = 1.0
 OUTER_RATE = 1.0
 OUTER_MOMENTUM = 0.0
-SEQUENCES = 4            # per site and step, shared by the site's ranks
-LEARNING_RATE = 4e-3
-BASELINE_LEARNING_RATE = 4e-3
+SEQUENCES = 16           # per site and step, shared by the site's ranks
+LEARNING_RATE = 3e-3
+BASELINE_LEARNING_RATE = 2e-3
+BASE_STEPS = 700         # of the model that all sites begin with
+BASE_SEQUENCES = 32
+BASE_LEARNING_RATE = 5e-3
 PRESET = "us-eu-ap"
 
 TRAINING_ARGUMENTS = (
@@ -24,7 +27,7 @@ TRAINING_ARGUMENTS = (
     ("pairs", 4093, "rows of the table of byte pairs; a prime"),
     ("learning-rate", LEARNING_RATE, "peak of AdamW's learning rate"),
     ("final-rate", 0.1, "end of the cosine as a share of the peak"),
-    ("warmup", 100, "steps of linear warm-up"),
+    ("warmup", 40, "steps of linear warm-up"),
     ("weight-decay", 0.1, "AdamW's, on matrices"),
     ("beta2", 0.95, "AdamW's second beta"),
     ("clip", 1.0, "largest norm of a gradient"),

@@ -15,8 +15,8 @@ SOCKET_PATH_MAX = 107       # sockaddr_un
 
 
 class SluiceArm:
-    def __init__(self, options, children, folder, codec="grid", preset=None):
-        self.options, self.children, self.folder = options, children, folder
+    def __init__(self, options, children, folder, base, codec="grid", preset=None):
+        self.options, self.children, self.folder, self.base = options, children, folder, base
         self.codec, self.preset = codec, preset or options.wan
         self.short_folder = short_name(folder)
         self.names = site_files.site_names(options.sites)
@@ -82,7 +82,8 @@ class SluiceArm:
             port = site_files.free_ports(1)[0]
             for rank in range(self.options.ranks):
                 argv = [self.options.python, "-m", "sluice_demo.train", "--site", index, "--sites", len(self.sites), "--seed", seed,
-                        "--result", self.result_path(site, rank), "--start-file", self.start_file(), *settings.training_argv(self.options)]
+                        "--result", self.result_path(site, rank), "--start-file", self.start_file(), "--load-model", self.base,
+                        *settings.training_argv(self.options)]
                 if self.options.save_deltas and self.codec == "grid":
                     argv += ["--save-deltas", os.path.join(self.options.save_deltas, f"seed-{seed}")]
                 ranks = {"RANK": str(rank), "WORLD_SIZE": str(self.options.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

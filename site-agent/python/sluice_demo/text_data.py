@@ -1,4 +1,5 @@
-"""Training text: the files of Debian's `fortunes` package, dealt to the sites by file, with the end of each file held out.
+"""Training text: the files of Debian's `fortunes` package. The first quarter of each file is what everybody has, for the base model; the
+rest is dealt to the sites by file; the end of each file is held out.
 
 Pure functions of the files and the seed: every process computes the same parts, and both arms of the demo draw the same tokens.
 """
@@ -10,6 +11,7 @@ import torch
 
 FORTUNES = "/usr/share/games/fortunes"
 HELD_OUT_SHARE = 10  # the last tenth of each file is never trained on
+SHARED_SHARE = 4     # the first quarter of each file is no site's own
 
 
 def read_texts(folder=FORTUNES):
@@ -25,21 +27,25 @@ def read_texts(folder=FORTUNES):
 
 
 def split_texts(texts, sites):
-    """(one byte tensor per site, held-out byte tensor). Whole files go to the site that has least so far, the longest file first."""
+    """(shared bytes, one byte tensor per site, held-out bytes). Whole files go to the site that has least so far, the longest first."""
     parts = [[] for _ in range(sites)]
     sizes = [0] * sites
-    held_out = []
+    shared, held_out = [], []
     for name in sorted(texts, key=lambda name: (-len(texts[name]), name)):
         text = texts[name]
-        cut = len(text) - len(text) // HELD_OUT_SHARE
+        first, last = len(text) // SHARED_SHARE, len(text) - len(text) // HELD_OUT_SHARE
         site = min(range(sites), key=lambda index: (sizes[index], index))
-        parts[site].append(text[:cut])
-        sizes[site] += cut
-        held_out.append((name, text[cut:]))
-    held_out.sort()
-    if min(sizes) == 0 or not held_out:
+        parts[site].append(text[first:last])
+        sizes[site] += last - first
+        shared.append((name, text[:first]))
+        held_out.append((name, text[last:]))
+    if not texts or min(sizes) == 0:
         raise SystemExit(f"sluice_demo: {len(texts)} text files are too few for {sites} sites")
-    return [to_tensor(b"".join(part)) for part in parts], to_tensor(b"".join(text for _, text in held_out))
+    return join(shared), [to_tensor(b"".join(part)) for part in parts], join(held_out)
+
+
+def join(named):
+    return to_tensor(b"".join(text for _, text in sorted(named)))
 
 
 def to_tensor(data):

@@ -2,8 +2,9 @@
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m sluice_demo.train --site 0 --result rank0.json
 
-Without SLUICE_GATEWAY in the environment that line does nothing and the site trains alone. With --all-sites the same script is the
-baseline: one world that trains on the batches of all sites together, gradients averaged at every step.
+Without SLUICE_GATEWAY in the environment that line does nothing and the site trains alone. With --part all the same script is the baseline:
+one world that trains on the batches of all sites together, gradients averaged at every step. With --part shared it makes the base model
+that all sites begin with, from the text that everybody has.
 Writes one JSON object a line to stdout while it runs, and its part of the held-out loss to --result at the end.
 """
 
@@ -30,7 +31,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--site", type=int, default=0, help="index of the site that this rank belongs to")
     parser.add_argument("--sites", type=int, default=settings.SITES, help="how many sites share the text")
-    parser.add_argument("--all-sites", action="store_true", help="baseline: train on the batches of all sites in this one world")
+    parser.add_argument("--part", choices=("site", "all", "shared"), default="site", help="whose text this world trains on")
+    parser.add_argument("--load-model", metavar="FILE", help="begin with these parameters")
+    parser.add_argument("--save-model", metavar="FILE", help="rank 0 writes the parameters there at the end")
     parser.add_argument("--text", default=text_data.FORTUNES, help="folder of text files")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--result", required=True, help="JSON file to write at the end")
@@ -74,6 +77,14 @@ def parameter_hash(model):
     return digest.hexdigest()
 
 
+def batch_sources(arguments, shared, shards):
+    """One for each site whose batches this world trains on."""
+    if arguments.part == "shared":
+        return [text_data.BatchSource(shared, -1, arguments.seed, arguments.sequences, arguments.context)]
+    sites = range(arguments.sites) if arguments.part == "all" else [arguments.site]
+    return [text_data.BatchSource(shards[site], site, arguments.seed, arguments.sequences, arguments.context) for site in sites]
+
+
 def wait_for_start(path):
     limit = time.monotonic() + START_SECONDS
     while not os.path.exists(path):
@@ -92,19 +103,20 @@ def main():
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world > 1:
         distributed.init_process_group("gloo")
-    shards, held_out = text_data.split_texts(text_data.read_texts(arguments.text), arguments.sites)
+    shared, shards, held_out = text_data.split_texts(text_data.read_texts(arguments.text), arguments.sites)
     torch.manual_seed(arguments.seed)  # every site starts from the same parameters
     model = tiny_gpt.TinyGpt(arguments.width, arguments.layers, arguments.heads, arguments.context, arguments.pairs)
+    if arguments.load_model:
+        model.load_state_dict(torch.load(arguments.load_model))
     trained = DistributedDataParallel(model) if world > 1 else model
     optimizer = make_optimizer(model, arguments)
     if arguments.save_deltas and rank == 0:
         DeltaRecorder(model, optimizer, arguments)
-    sites = range(arguments.sites) if arguments.all_sites else [arguments.site]
-    sources = [text_data.BatchSource(shards[site], site, arguments.seed, arguments.sequences, arguments.context) for site in sites]
+    sources = batch_sources(arguments, shared, shards)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, arguments))
     handle = sluice.attach(model, optimizer, tokens_per_step=arguments.sequences * arguments.context // world)
 
-    part, parts = (rank, world) if arguments.all_sites else (arguments.site * world + rank, arguments.sites * world)
+    part, parts = (arguments.site * world + rank, arguments.sites * world) if arguments.part == "site" else (rank, world)
     start_sum, _ = held_out_sums(model, held_out, arguments, part, parts)
     if arguments.start_file:
         wait_for_start(arguments.start_file)
@@ -127,6 +139,8 @@ def main():
               "held_out_bytes": count, "loss_start_sum": start_sum, "loss_sum": end_sum, "seconds": seconds,
               "parameter_hash": parameter_hash(model), "rounds": handle.round}
     handle.close()
+    if arguments.save_model and rank == 0:
+        torch.save(model.state_dict(), arguments.save_model)
     with open(arguments.result, "w", encoding="ascii") as file:
         json.dump(result, file)
     if world > 1:
