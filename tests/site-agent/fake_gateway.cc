@@ -27,6 +27,7 @@ bool read_exactly(int socket, std::uint8_t* to, std::size_t size) {
 void write_exactly(int socket, ByteSpan bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (written < 0 && errno == EPIPE) return;  // the agent has gone; the next read says so
     require(written > 0, "the agent does not read");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -71,6 +72,24 @@ bool FakeConnection::reads_end() {
   while (got > 0) got = recv(socket_, &byte, 1, 0);
   return got == 0 || errno == ECONNRESET;
 }
+
+std::optional<FakeConnection::Record> FakeConnection::try_read() {
+  std::uint8_t header_bytes[wire::kRecordHeaderBytes];
+  if (!read_exactly(socket_, header_bytes, sizeof header_bytes)) return std::nullopt;
+  const auto header = wire::read_record_header(header_bytes);
+  ByteVector payload(header->payload_bytes);
+  if (!read_exactly(socket_, payload.data(), payload.size())) return std::nullopt;
+  Record record;
+  if (header->type == wire::RecordType::kControl) {
+    require(record.message.ParseFromArray(payload.data(), static_cast<int>(payload.size())), "no message");
+  } else {
+    record.frame = FakeFrame{*wire::read_frame_envelope(payload.data()),
+                             ByteVector(payload.begin() + wire::kFrameEnvelopeBytes, payload.end())};
+  }
+  return record;
+}
+
+void FakeConnection::end() { shutdown(socket_, SHUT_RDWR); }
 
 void FakeConnection::send(const wire::AgentMessage& message) {
   ByteVector record(wire::kRecordHeaderBytes + message.ByteSizeLong());

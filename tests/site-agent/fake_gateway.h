@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,14 @@ class FakeConnection {
   FakeFrame read_frame();
   // Whether the agent has closed the connection. Waits for it.
   bool reads_end();
+
+  // Any record, or nothing at the end of the connection. Another thread may send or call end() meanwhile.
+  struct Record {
+    wire::AgentMessage message;
+    std::optional<FakeFrame> frame;
+  };
+  std::optional<Record> try_read();
+  void end();  // makes try_read() return nothing
 
  private:
   ByteVector read_record(wire::RecordType& type);

@@ -1,5 +1,5 @@
-"""Goal: one line attaches a script, changes nothing about its optimizer, and never stops training. Method: torch on the CPU, without gateway
-and with one that accepts and then goes away; the exchange itself is tested against real gateways elsewhere."""
+"""Goal: one line attaches a script, changes nothing about its optimizer, and never stops training. Method: torch on the CPU, without a
+gateway and with one that accepts and then goes away; the exchange itself is tested against real gateways elsewhere."""
 
 import copy
 import logging
