@@ -7,6 +7,11 @@
 
 #include "gateway/cli.h"
 
+// The gateway's folder knows nothing of the agent's; only the program has both. site-agent/cli_agent.h says what this does.
+namespace sluice::site_agent {
+void add_agent_command(CLI::App& app, int& exit_code);
+}
+
 namespace {
 
 int run(int argc, char** argv) {
@@ -21,6 +26,7 @@ int run(int argc, char** argv) {
   sluice::gateway::add_certs_command(app, exit_code);
   sluice::gateway::add_status_commands(app, exit_code);
   sluice::gateway::add_topo_command(app, exit_code);
+  sluice::site_agent::add_agent_command(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

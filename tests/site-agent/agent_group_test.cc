@@ -41,6 +41,10 @@ class EchoSite {
   // Takes `count` more agents in; forms the group when all are here.
   void admit(std::uint32_t count) {
     for (std::uint32_t index = 0; index < count; ++index) {
+      {
+        const std::lock_guard lock(mutex_);
+        gateway_.welcome.set_round(round_);
+      }
       std::shared_ptr<FakeConnection> connection = gateway_.accept();
       const std::uint32_t rank = gateway_.hello.rank();
       chunks_ = gateway_.hello.chunks();

@@ -25,8 +25,8 @@ class Statistics(ctypes.Structure):
     _fields_ = [("struct_bytes", ctypes.c_uint32), ("is_connected", ctypes.c_uint32), ("is_solo", ctypes.c_uint32),
                 ("inner_steps", ctypes.c_uint32)] + [(name, ctypes.c_uint64) for name in (
                     "round", "steps", "steps_since_round", "rounds_committed", "rounds_left_out", "rounds_skipped", "catch_ups",
-                    "solo_boundaries", "deltas_withheld", "reconnects", "values", "bytes_sent", "bytes_received", "exchange_us", "encode_us",
-                    "decode_us", "wait_us", "group_us")]
+                    "solo_boundaries", "deltas_withheld", "reconnects", "values", "bytes_sent", "bytes_received", "exchange_us",
+                    "encode_us", "decode_us", "wait_us", "group_us")]
 
 
 def candidate_paths():
