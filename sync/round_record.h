@@ -43,21 +43,21 @@ struct SiteTokens {
 struct RoundRecord {
   std::uint64_t version = 0;  // counts the changes of the register; 0 = never written
   EpochId epoch;
-  RoundId round;  // the round that `phase` speaks of
+  RoundId round;              // the round that `phase` speaks of
   Phase phase = Phase::kIdle;
-  std::uint32_t attempt = 0;        // grows with each close of the same round
-  SiteSet members;                  // whose contributions the round waits for
-  SiteSet counted;                  // from kClosed on: exactly whose contributions the update sums
+  std::uint32_t attempt = 0;  // grows with each close of the same round
+  SiteSet members;            // whose contributions the round waits for
+  SiteSet counted;            // from kClosed on: exactly whose contributions the update sums
   std::vector<SiteTokens> weights;  // of the members; a site's weight is its tokens over the sum of the members' tokens
-  float step = 0.0F;                // common quantiser step; 0 for RAW32 and BF16
-  std::uint8_t codec = 0;           // compression::Codec of the contributions
-  std::vector<SiteId> owners;       // chunk c is combined by owners[c % owners.size()]
-  Digest update_digest;             // kCommitted: of the update's frames
-  Digest base_digest;               // state digest that the members' deltas were made from
-  RoundId committed_round;          // last committed round, this one included when kCommitted
+  float step = 0.0F;          // common quantiser step; 0 for RAW32 and BF16
+  std::uint8_t codec = 0;     // compression::Codec of the contributions
+  std::vector<SiteId> owners;  // chunk c is combined by owners[c % owners.size()]
+  Digest update_digest;       // kCommitted: of the update's frames
+  Digest base_digest;         // state digest that the members' deltas were made from
+  RoundId committed_round;    // last committed round, this one included when kCommitted
   std::uint64_t manifest_hash = 0;
   std::uint32_t chunks = 0;
-  std::string reason;  // why this transition, for people
+  std::string reason;         // why this transition, for people
 
   bool operator==(const RoundRecord&) const = default;
   [[nodiscard]] RoundKey key() const { return {epoch, round}; }

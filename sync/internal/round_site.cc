@@ -36,7 +36,8 @@ void RoundMachine::Impl::adopt(const RoundRecord& next) {
 void RoundMachine::Impl::leave_round(const RoundRecord& next) {
   const bool goes_on = record.is_running() && next.is_running() && next.key() == record.key();
   if (goes_on) return;
-  if (record.is_running() && next.committed_round < record.round && (started == record.key() || record.members.contains(config.self))) {
+  if (record.is_running() && next.committed_round < record.round &&
+      (started == record.key() || record.members.contains(config.self))) {
     std::string reason = next.phase == Phase::kAborted ? next.reason : fmt::format("void: the register is at epoch {} now", next.epoch);
     say(fmt::format("round {} of epoch {} is not counted: {}", record.round, record.epoch, reason));
     actions.push_back(SkipRound{record.epoch, record.round, std::move(reason)});
@@ -134,8 +135,8 @@ void RoundMachine::Impl::settle_agents() {
 
 void RoundMachine::Impl::settle_contribution() {
   if (!has_seen_store || !record.is_running() || started == record.key()) return;
-  const bool holds_base =
-      agents && !is_catching_up && !applying && agents->round == record.committed_round && agents->digest == record.base_digest;
+  const bool holds_base = agents && !is_catching_up && !applying && agents->round == record.committed_round &&
+                          agents->digest == record.base_digest;
   const bool is_member = record.members.contains(config.self);
   const bool can_contribute = is_member && holds_base && ready && proposed == record.key() && record.phase == Phase::kOpen;
   if (is_member && !can_contribute && self().withdrawn != record.key() && contributing != record.key()) {

@@ -21,13 +21,8 @@ constexpr std::uint64_t kManifest = 7;
 
 void SimSite::start_agents() {
   if (has_agents()) return;
-  agents_ = SimAgents{Phase::kComputing,
-                      agents_.life + 1,
-                      agents_.task + 1,
-                      disk_.checkpoint_round,
-                      disk_.checkpoint_digest,
-                      Values(world_.config().chunks, 0),
-                      std::nullopt};
+  agents_ = SimAgents{Phase::kComputing, agents_.life + 1, agents_.task + 1, disk_.checkpoint_round, disk_.checkpoint_digest,
+                      Values(world_.config().chunks, 0), std::nullopt};
   world_.note(fmt::format("site {} agents start at round {}", id_, agents_.round));
   compute();
   if (machine_) in_gateway(world_.random().between(milliseconds(1), milliseconds(30)), [this] { attach(); });

@@ -39,8 +39,8 @@ struct SimConfig {
   NetworkTimes network;
   FaultRates faults;
   Duration faulty_time = std::chrono::seconds(5);
-  // Instead of random faults one site that does not hold the store dies at a random moment and stays away. The rounds must go on: no abort,
-  // and a commit within a deadline.
+  // Instead of random faults one site that does not hold the store dies at a random moment and stays away. The rounds must go on: no
+  // abort, and a commit within a deadline.
   bool is_one_death = false;
   ShellMutant mutant = ShellMutant::kNone;
   std::ostream* trace = nullptr;

@@ -1,9 +1,9 @@
 #pragma once
 
 // Links between the sites as gateways see them: each pair has an ordered control channel and two ordered bulk streams per direction, over
-// which frames are striped. Nothing orders one channel against another. A blocked direction delays what is sent; blocked longer than the
-// heartbeat timeout, the link goes down and everything under way is lost. Both ends learn of it at their own time. When nothing is in the
-// way any more it comes up again.
+// which frames are striped. Nothing orders one channel against another.
+// A blocked direction delays what is sent; blocked longer than the heartbeat timeout, the link goes down and everything under way is lost.
+// Both ends learn of it at their own time. When nothing is in the way any more it comes up again.
 
 #include <array>
 #include <cstdint>
@@ -22,40 +22,14 @@ namespace sluice::sim {
 
 using Node = std::size_t;  // 0 .. sites - 1; with an outside store, `sites` is the store
 
-struct StoreCasMessage {
-  std::uint64_t expected_version = 0;
-  sync::RoundRecord next;
-};
-struct StoreRecordMessage {
-  sync::RoundRecord record;
-};
-struct FetchRoundMessage {
-  RoundId round;
-};
-struct FetchRoundReply {
-  bool available = false;
-  sync::RoundRecord record;
-  std::vector<std::int64_t> sums;
-  RoundId round;
-};
+struct StoreCasMessage { std::uint64_t expected_version = 0; sync::RoundRecord next; };
+struct StoreRecordMessage { sync::RoundRecord record; };
+struct FetchRoundMessage { RoundId round; };
+struct FetchRoundReply { bool available = false; sync::RoundRecord record; std::vector<std::int64_t> sums; RoundId round; };
 struct FetchStateMessage {};
-struct FetchStateReply {
-  bool available = false;
-  RoundId round;
-  Digest digest;
-};
-struct ContributionFrame {
-  sync::RoundKey key;
-  SiteId site;
-  ChunkId chunk;
-  std::int64_t value = 0;
-};
-struct UpdateFrame {
-  sync::RoundKey key;
-  SiteSet counted;
-  ChunkId chunk;
-  std::int64_t value = 0;
-};
+struct FetchStateReply { bool available = false; RoundId round; Digest digest; };
+struct ContributionFrame { sync::RoundKey key; SiteId site; ChunkId chunk; std::int64_t value = 0; };
+struct UpdateFrame { sync::RoundKey key; SiteSet counted; ChunkId chunk; std::int64_t value = 0; };
 
 // Control messages that are events of the machine travel as these.
 using Message = std::variant<sync::ProposalReceived, sync::WithdrawReceived, sync::StateReportReceived, sync::OwnerStatusReceived,
@@ -84,11 +58,11 @@ class Network {
   void send(Node from, Node to, Message message);
   [[nodiscard]] bool is_up(Node node, Node peer) const { return end(node, peer).is_up; }
 
-  void start(Node node);           // the process lives: connects to all
-  void stop(Node node);            // the process is gone: nothing of it is delivered any more
-  void block(Node from, Node to);  // one direction
+  void start(Node node);              // the process lives: connects to all
+  void stop(Node node);               // the process is gone: nothing of it is delivered any more
+  void block(Node from, Node to);     // one direction
   void unblock(Node from, Node to);
-  void cut(Node a, Node b);               // connection reset; comes up again by itself
+  void cut(Node a, Node b);           // connection reset; comes up again by itself
   void slow_down(Node node, int factor);  // delays of everything from and to it
 
  private:
@@ -99,8 +73,8 @@ class Network {
     std::size_t stalled = 0;  // deliveries that came while blocked
     TimePoint last{};         // keeps the order
   };
-  struct End {           // of one direction: node -> peer
-    bool is_up = false;  // what `node` believes
+  struct End {                // of one direction: node -> peer
+    bool is_up = false;       // what `node` believes
     TimePoint up_at{};
     bool is_blocked = false;
     std::uint64_t blocks = 0;  // counts changes of is_blocked

@@ -29,7 +29,7 @@ struct SimDisk {
   std::optional<sync::RoundRecord> journal_unsynced;  // newer, perhaps lost in a crash
   sync::RoundRecord register_synced;                  // of the site that holds the store
   std::optional<sync::RoundRecord> register_unsynced;
-  std::map<RoundId, SpoolEntry> spool;                                                          // rounds finished here
+  std::map<RoundId, SpoolEntry> spool;                // rounds finished here
   std::map<std::pair<sync::RoundKey, std::uint32_t>, std::map<ChunkId, std::int64_t>> updates;  // by key and set: not yet committed ones
   RoundId checkpoint_round;
   Digest checkpoint_digest;
@@ -39,8 +39,8 @@ struct SimDisk {
 struct SimAgents {
   enum class Phase { kDead, kComputing, kReady, kContributing, kApplying };
   Phase phase = Phase::kDead;
-  std::uint64_t life = 0;  // counts starts
-  std::uint64_t task = 0;  // counts changes of what they are at; an answer to an older one is dropped
+  std::uint64_t life = 0;    // counts starts
+  std::uint64_t task = 0;    // counts changes of what they are at; an answer to an older one is dropped
   RoundId round;
   Digest digest;
   std::vector<std::int64_t> delta;
@@ -70,11 +70,7 @@ class SimSite {
 
  private:
   using Values = std::vector<std::int64_t>;
-  struct Fetch {
-    sync::RoundRecord record;
-    std::vector<SiteId> from;
-    std::size_t next = 0;
-  };
+  struct Fetch { sync::RoundRecord record; std::vector<SiteId> from; std::size_t next = 0; };
   struct CatchUp {
     RoundId round;
     std::vector<SiteId> from;

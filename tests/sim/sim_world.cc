@@ -264,8 +264,8 @@ std::optional<std::string> World::run() {
   // The links come up again, one catch-up may start; from then on two round times.
   run_for(config_.network.heartbeat_timeout + config_.network.reconnect_max + milliseconds(600));
   const RoundId before = register_value_.committed_round;
-  const bool in_step =
-      run_until([&] { return register_value_.committed_round > before && sites_in_step() == config_.sites; }, 2 * round_time(config_));
+  const bool in_step = run_until([&] { return register_value_.committed_round > before && sites_in_step() == config_.sites; },
+                                 2 * round_time(config_));
   checker_.check_outcomes();
   if (!in_step && !checker_.violation()) {
     std::string where;

@@ -1,6 +1,6 @@
-// Goal: the situations that operators will meet, one at a time: a fault-free round takes no timer, slow, silent, leaving, dying, diverging
-// and returning sites, a store that is lost. Method: worlds of the simulator without chance faults; what happens is staged, the outcome is
-// looked at, and the simulator's invariants hold throughout. Two machines are also driven by hand where an exact order matters.
+// Goal: the situations that operators will meet, one at a time: a fault-free round takes no timer, slow, silent, leaving, dying,
+// diverging and returning sites, a store that is lost. Method: worlds of the simulator without chance faults; what happens is staged, the
+// outcome is looked at, and the simulator's invariants hold throughout. Two machines are also driven by hand where an exact order matters.
 #include "sync/round_machine.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// make_mutants LIST SOURCE_DIR OUT_DIR FILE...: copies the FILEs, each change of the list in place under a switch, and writes the names of
-// the changes to OUT_DIR/mutant_names.inc. Fails when a change does not fit exactly once.
+// make_mutants LIST SOURCE_DIR OUT_DIR FILE...: copies the FILEs, each change of the list in place under a switch, and writes the names
+// of the changes to OUT_DIR/mutant_names.cc. Fails when a change does not fit exactly once.
 
 #include <fmt/format.h>
 
@@ -95,6 +95,10 @@ int main(int argc, char** argv) {
   for (const auto& [file, text] : sources) {
     std::ofstream(std::filesystem::path(argv[3]) / std::filesystem::path(file).filename()) << text;
   }
-  std::ofstream(std::filesystem::path(argv[3]) / "mutant_names.inc") << names;
+  std::ofstream(std::filesystem::path(argv[3]) / "mutant_names.cc") << fmt::format(
+      "#include \"tests/sim/mutants/mutant_switch.h\"\n\nnamespace sluice::sim {{\n\nstd::span<const char* const> machine_mutant_names() "
+      "{{\n"
+      "  static constexpr const char* kNames[] = {{\n{}}};\n  return kNames;\n}}\n\n}}  // namespace sluice::sim\n",
+      names);
   return 0;
 }
