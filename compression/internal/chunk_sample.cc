@@ -26,7 +26,7 @@ void sample_integers(const GridKernels& kernels, const GridSource& source, std::
 }
 
 bool is_sparse_sample(std::span<const std::int32_t> sample) {
-  // Crossover measured on Gaussian and Laplace chunks: below this share a sparse frame is smaller.
+  // An estimate of the crossover, not a measurement: below this share a sparse frame is taken to be smaller.
   constexpr std::size_t kShareOfNonzeros = 24;
   std::size_t nonzeros = 0;
   for (const std::int32_t integer : sample) nonzeros += integer != 0 ? 1U : 0U;
