@@ -25,7 +25,7 @@ void add_gateway_command(CLI::App& app, int& exit_code) {
       return;
     }
     configure_log(config->log.format, config->log.level);
-    const Status ran = run_gateway(*config, {SLUICE_VERSION, false});
+    const Status ran = run_gateway(*config, {SLUICE_VERSION, false, TlsRecords::kEncrypted});
     if (!ran) {
       std::fprintf(stderr, "%s\n%s\n", ran.error().to_string().c_str(), std::string(error_code_advice(ran.error().code)).c_str());
       exit_code = kExitFailed;

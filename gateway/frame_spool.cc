@@ -33,6 +33,13 @@ struct Place {
   std::uint64_t hash = 0;
 };
 
+// The replay file that the frames of an update are written to as they come, so that promote() finds it nearly done. Frames that fail or are
+// still being written when it is wanted cost only that: the file is then written as a whole.
+struct Draft {
+  explicit Draft(ReplayWriter writer_) : writer(std::move(writer_)) {}
+  ReplayWriter writer;  // guarded by the spool's mutex, but for write()
+};
+
 std::string describe(const FrameKey& key) {
   return fmt::format("frame of round {}, role {}, site {}, set {:#x}, chunk {}", key.round, static_cast<int>(key.role), key.site,
                      key.counted.bits, key.chunk);
@@ -72,6 +79,11 @@ struct FrameSpool::Impl {
   void erase_rounds(RoundId from, RoundId to);
 
   Status put_on_disk(const FrameKey& key, const FrameBytes& bytes);
+  void add_to_draft(const FrameKey& key, const FrameBytes& bytes);
+  bool finish_draft(RoundId round, SiteSet counted, std::uint32_t chunks);
+  void keep_replay(const ReplayInfo& info);
+  std::shared_ptr<Draft> take_draft(RoundId round, SiteSet counted, std::uint32_t chunks);
+  void drop_draft();
   Status write_making_room(const std::function<Status()>& write);
 
   SpoolOptions options;
@@ -81,8 +93,9 @@ struct FrameSpool::Impl {
   std::map<FrameKey, Place> frames;  // ordered by round first
   std::map<RoundId, std::shared_ptr<Overflow>> overflows;
   std::map<RoundId, ReplayInfo> replays;
+  std::shared_ptr<Draft> draft;  // of the update that frames came for last
   std::uint64_t memory_bytes = 0;
-  std::uint64_t disk_bytes = 0;  // overflow and replay files, those being written included
+  std::uint64_t disk_bytes = 0;  // overflow and replay files, those being written and the draft included
 };
 
 FrameSpool::FrameSpool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -105,7 +118,7 @@ void FrameSpool::Impl::find_replay_files() {
   for (const auto& path : paths) {
     if (parse_replay_file_name(path.filename())) {
       adopt_replay_file(path);
-    } else if (path.extension() == ".tmp" && parse_replay_file_name(path.stem())) {
+    } else if (is_temporary_replay_file(path)) {
       static_cast<void>(remove_file(path));  // half-written when the process ended
     }
   }
@@ -186,16 +199,59 @@ Status FrameSpool::put(const FrameKey& key, ByteVector bytes) { return put(key, 
 
 Status FrameSpool::put(const FrameKey& key, FrameBytes bytes) {
   SLUICE_ASSERT(bytes != nullptr && bytes->size() <= wire::kFrameRecordBytesMax, "{} bytes", bytes ? bytes->size() : 0);
+  bool is_kept = false;
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->forget(key);
     if (impl_->memory_bytes + bytes->size() <= impl_->options.memory_bytes_max) {
       impl_->memory_bytes += bytes->size();
-      impl_->frames[key].memory = std::move(bytes);
-      return {};
+      impl_->frames[key].memory = bytes;
+      is_kept = true;
     }
   }
-  return impl_->put_on_disk(key, bytes);
+  if (!is_kept) SLUICE_CHECK_OK(impl_->put_on_disk(key, bytes));
+  if (key.role == wire::FrameRole::kUpdate) impl_->add_to_draft(key, bytes);
+  return {};
+}
+
+// One draft at a time: another round or set ends the one before. Errors end it, too, and are promote()'s to report.
+void FrameSpool::Impl::add_to_draft(const FrameKey& key, const FrameBytes& bytes) {
+  std::shared_ptr<Draft> current;
+  std::uint64_t offset = 0;
+  {
+    const std::lock_guard lock(mutex);
+    if (!draft || draft->writer.round() != key.round || draft->writer.counted() != key.counted) {
+      drop_draft();
+      auto writer = ReplayWriter::open(options.directory, key.round, key.counted);
+      if (!writer) return;
+      draft = std::make_shared<Draft>(std::move(*writer));
+    }
+    if (!reserve_disk(bytes->size())) return drop_draft();
+    current = draft;
+    offset = current->writer.reserve(bytes->size());
+  }
+  const Status written = current->writer.write(offset, *bytes);
+  const std::uint64_t hash = xxh3_64(*bytes);
+  const std::lock_guard lock(mutex);
+  if (draft != current) return;
+  if (!written) return drop_draft();
+  current->writer.enter(key.chunk, offset, static_cast<std::uint32_t>(bytes->size()), hash);
+}
+
+void FrameSpool::Impl::drop_draft() {
+  if (!draft) return;
+  disk_bytes -= draft->writer.bytes();
+  draft.reset();
+}
+
+// The draft when it is the whole of this update and nobody else writes to it; its bytes stay counted.
+std::shared_ptr<Draft> FrameSpool::Impl::take_draft(RoundId round, SiteSet counted, std::uint32_t chunks) {
+  if (!draft || draft.use_count() > 1 || draft->writer.round() != round || draft->writer.counted() != counted ||
+      !draft->writer.is_complete(chunks)) {
+    drop_draft();
+    return nullptr;
+  }
+  return std::exchange(draft, nullptr);
 }
 
 Status FrameSpool::Impl::put_on_disk(const FrameKey& key, const FrameBytes& bytes) {
@@ -243,6 +299,7 @@ void FrameSpool::Impl::erase_rounds(RoundId from, RoundId to) {
     if (frame->second.memory) memory_bytes -= frame->second.memory->size();
   }
   frames.erase(begin, end);
+  if (draft && draft->writer.round() >= from && draft->writer.round() < to) drop_draft();
   const auto overflow_end = overflows.lower_bound(to);
   for (auto overflow = overflows.lower_bound(from); overflow != overflow_end;) {
     disk_bytes -= overflow->second->bytes;
@@ -274,6 +331,7 @@ Result<std::vector<Place>> FrameSpool::Impl::update_places(RoundId round, SiteSe
 }
 
 Status FrameSpool::promote(RoundId round, SiteSet counted, std::uint32_t chunks) {
+  if (impl_->finish_draft(round, counted, chunks)) return {};
   std::vector<Place> places;
   std::uint64_t file_bytes = replay_overhead_bytes(chunks);
   {
@@ -286,19 +344,40 @@ Status FrameSpool::promote(RoundId round, SiteSet counted, std::uint32_t chunks)
   const auto frame_of = [&](ChunkId chunk) {
     return read_place(places[chunk.value], FrameKey{round, wire::FrameRole::kUpdate, SiteId(0), counted, chunk});
   };
-  const Status written =
-      impl_->write_making_room([&] { return write_replay_file(impl_->options.directory, round, counted, chunks, frame_of); });
+  const Status written = impl_->write_making_room([&]() -> Status {
+    SLUICE_CHECK_OK(write_replay_file(impl_->options.directory, round, counted, chunks, frame_of));
+    return {};
+  });
   const std::lock_guard lock(impl_->mutex);
   if (!written) {
     impl_->disk_bytes -= file_bytes;
-    std::filesystem::path temporary = impl_->options.directory / replay_file_name(round);
-    temporary += ".tmp";
-    static_cast<void>(remove_file(temporary));
     return written;
   }
-  impl_->replays[round] = ReplayInfo{round, counted, chunks, file_bytes};
-  while (impl_->replays.size() > std::max<std::size_t>(impl_->options.keep_rounds, 1)) impl_->drop_oldest_replay();
+  impl_->keep_replay(ReplayInfo{round, counted, chunks, file_bytes});
   return {};
+}
+
+void FrameSpool::Impl::keep_replay(const ReplayInfo& info) {
+  replays[info.round] = info;
+  while (replays.size() > std::max<std::size_t>(options.keep_rounds, 1)) drop_oldest_replay();
+}
+
+// False when the update has to be written as a whole.
+bool FrameSpool::Impl::finish_draft(RoundId round, SiteSet counted, std::uint32_t chunks) {
+  const std::lock_guard lock(mutex);
+  const std::shared_ptr<Draft> done = take_draft(round, counted, chunks);
+  if (!done) return false;
+  drop_replay(round);
+  std::uint64_t counted_bytes = done->writer.bytes();
+  const auto reserved = reserve_disk(replay_overhead_bytes(chunks));
+  if (reserved) counted_bytes += *reserved;
+  const auto info = reserved ? done->writer.finish(chunks) : Result<ReplayInfo>(fail(reserved.error()));
+  if (!info) {
+    disk_bytes -= counted_bytes;
+    return false;
+  }
+  keep_replay(*info);
+  return true;
 }
 
 bool FrameSpool::has_committed(RoundId round) const {

@@ -38,7 +38,7 @@ void print_ready(const GatewayConfig& config, const Engine& engine, const AdminS
 }  // namespace
 
 Status run_gateway(const GatewayConfig& config, const GatewayOptions& options) {
-  SLUICE_TRY(auto tls, TlsContext::load({config.tls.ca, config.tls.certificate, config.tls.key}));
+  SLUICE_TRY(auto tls, TlsContext::load({config.tls.ca, config.tls.certificate, config.tls.key}, TlsSelfCheck::kFull, options.tls_records));
   SLUICE_TRY(auto journal, Journal::open(config.state.directory));
   if (!journal.warning().empty()) log_warning("journal", "{}", journal.warning());
   SpoolOptions spool_options;

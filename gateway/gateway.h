@@ -4,12 +4,14 @@
 
 #include "base/result.h"
 #include "gateway/config.h"
+#include "gateway/tls_context.h"
 
 namespace sluice::gateway {
 
 struct GatewayOptions {
   std::string version;
-  bool is_quiet = false;  // without the ready line on stdout
+  bool is_quiet = false;                            // without the ready line on stdout
+  TlsRecords tls_records = TlsRecords::kEncrypted;  // the other only to measure
 };
 
 // Runs until a signal asks it to stop. Prints one JSON line on stdout when it listens:

@@ -67,11 +67,11 @@ Status verify_own_chain(SSL_CTX* context, X509* certificate, const TlsFiles& fil
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
-Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsFiles& files, TlsSelfCheck self_check) {
+Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsFiles& files, TlsSelfCheck self_check, TlsRecords records) {
   ERR_clear_error();
   SSL_CTX* native = SSL_CTX_new(TLS_method());
   if (native == nullptr) return fail(ErrorCode::kTlsFiles, "configure TLS", internal::take_openssl_error());
-  std::shared_ptr<TlsContext> context(new TlsContext(native));
+  std::shared_ptr<TlsContext> context(new TlsContext(native, records));
   SLUICE_CHECK_OK(apply_policy(native));
   if (SSL_CTX_load_verify_locations(native, files.ca.c_str(), nullptr) != 1) return fail(tls_error("cannot read CA", files.ca));
   if (SSL_CTX_use_certificate_chain_file(native, files.certificate.c_str()) != 1) {

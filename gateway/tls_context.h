@@ -28,25 +28,32 @@ struct TlsFiles {
 // kSkip accepts a certificate that others will refuse: for tests of exactly that.
 enum class TlsSelfCheck { kFull, kSkip };
 
+// kHandshakeOnly: both sides are authenticated as always, and what follows goes in the clear. It is there to measure what encryption
+// costs (tests/bench); no configuration reaches it.
+enum class TlsRecords { kEncrypted, kHandshakeOnly };
+
 class TlsContext {
  public:
   // Reads the three files and checks that they fit together: the key belongs to the certificate, the certificate verifies against the
   // CA for both roles, carries exactly one URI and is valid now. Fails with kTlsFiles, which says what is wrong and with which file.
-  static Result<std::shared_ptr<const TlsContext>> load(const TlsFiles& files, TlsSelfCheck self_check = TlsSelfCheck::kFull);
+  static Result<std::shared_ptr<const TlsContext>> load(const TlsFiles& files, TlsSelfCheck self_check = TlsSelfCheck::kFull,
+                                                        TlsRecords records = TlsRecords::kEncrypted);
 
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
   [[nodiscard]] ssl_ctx_st* native() const { return context_; }
+  [[nodiscard]] TlsRecords records() const { return records_; }
   // "spiffe://run.example/site/ams"
   [[nodiscard]] const std::string& uri() const { return uri_; }
   [[nodiscard]] std::chrono::system_clock::time_point not_after() const { return not_after_; }
 
  private:
-  explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
+  TlsContext(ssl_ctx_st* context, TlsRecords records) : context_(context), records_(records) {}
 
   ssl_ctx_st* context_;
+  TlsRecords records_;
   std::string uri_;
   std::chrono::system_clock::time_point not_after_;
 };

@@ -79,7 +79,7 @@ IoStep Channel::flush() {
   return IoStep::kDone;
 }
 
-ReadResult PlainChannel::read(std::uint8_t* to, std::size_t size) {
+ReadResult Channel::read_raw(std::uint8_t* to, std::size_t size) {
   if (filled().empty() && size >= kReadChunkBytes) {
     ReadResult result;
     result.step = receive(to, size, result.bytes);
@@ -177,7 +177,10 @@ IoStep TlsChannel::explain(int outcome) {
 IoStep TlsChannel::handshake() {
   ERR_clear_error();
   const int outcome = SSL_do_handshake(ssl_.get());
-  return outcome == 1 ? IoStep::kDone : explain(outcome);
+  if (outcome != 1) return explain(outcome);
+  // OpenSSL has taken exactly the bytes of the handshake (no read-ahead), and sends nothing after it (no session tickets).
+  is_in_the_clear_ = context_->records() == TlsRecords::kHandshakeOnly;
+  return IoStep::kDone;
 }
 
 long TlsChannel::verify_result() const { return SSL_get_verify_result(ssl_.get()); }
@@ -189,6 +192,7 @@ Result<PeerIdentity> TlsChannel::identity() const {
 }
 
 ReadResult TlsChannel::read(std::uint8_t* to, std::size_t size) {
+  if (is_in_the_clear_) return read_raw(to, size);
   ERR_clear_error();
   std::size_t bytes = 0;
   const int outcome = SSL_read_ex(ssl_.get(), to, size, &bytes);
@@ -197,6 +201,10 @@ ReadResult TlsChannel::read(std::uint8_t* to, std::size_t size) {
 }
 
 bool TlsChannel::append(ByteSpan plaintext) {
+  if (is_in_the_clear_) {
+    append_raw(plaintext);
+    return true;
+  }
   ERR_clear_error();
   key_bytes_ += plaintext.size();
   if (key_bytes_ > kKeyBytesMax) {
@@ -216,6 +224,7 @@ bool TlsChannel::append(ByteSpan plaintext) {
 }
 
 void TlsChannel::append_end() {
+  if (is_in_the_clear_) return;
   ERR_clear_error();
   (void)SSL_shutdown(ssl_.get());
   ERR_clear_error();

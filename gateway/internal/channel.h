@@ -70,6 +70,7 @@ class Channel {
   IoStep fill();
   [[nodiscard]] ByteSpan filled() const { return ByteSpan(in_).subspan(in_at_, in_end_ - in_at_); }
   void consume(std::size_t bytes) { in_at_ += bytes; }
+  ReadResult read_raw(std::uint8_t* to, std::size_t size);
   void append_raw(ByteSpan bytes);
   void set_failure(std::string text, bool is_transport) {
     failure_ = std::move(text);
@@ -92,7 +93,7 @@ class Channel {
 class PlainChannel final : public Channel {
  public:
   explicit PlainChannel(UniqueFd fd) : Channel(std::move(fd)) {}
-  ReadResult read(std::uint8_t* to, std::size_t size) override;
+  ReadResult read(std::uint8_t* to, std::size_t size) override { return read_raw(to, size); }
   bool append(ByteSpan plaintext) override;
   void append_end() override {}
 };
@@ -123,6 +124,7 @@ class TlsChannel final : public Channel {
   SslPtr ssl_;
   std::uint64_t key_bytes_ = 0;  // encrypted with the present key
   bool saw_end_of_stream_ = false;
+  bool is_in_the_clear_ = false;  // TlsRecords::kHandshakeOnly, and the handshake is done
 };
 
 }  // namespace sluice::gateway::internal

@@ -25,7 +25,12 @@ constexpr int kAgreementAttemptsMax = 3;
 }  // namespace
 
 Boundary::Boundary(Parts parts) : parts_(parts), chunk_(std::min<std::uint64_t>(kChunkValues, parts.manifest->value_count())) {
-  if (parts_.ranks > 1) mean_.resize(parts_.manifest->values_of(parts_.session->state().chunks()).count());
+  const sync::ChunkRange shard = parts_.session->state().chunks();
+  if (parts_.ranks > 1) {
+    mean_.resize(parts_.manifest->values_of(shard).count());
+  } else {
+    writer_.emplace(*parts_.tensors, *parts_.manifest, shard);
+  }
 }
 
 // ---- agreement of the ranks ----
@@ -40,8 +45,8 @@ Boundary::Agreement Boundary::agree(bool is_beginning, std::uint64_t steps, Dura
   Session& session = *parts_.session;
   const bool is_present = session.is_connected() && !is_beginning && (parts_.ranks == 1 || session.is_group_complete());
   const bool is_in_sync = !session.is_catching_up() && session.state().round_min() == session.state().round_max();
-  const bool may_pause = is_present && session.is_solo_announced() && session.welcome()->solo_steps_max > 0 &&
-                         steps >= session.welcome()->solo_steps_max;
+  const bool may_pause =
+      is_present && session.is_solo_announced() && session.welcome()->solo_steps_max > 0 && steps >= session.welcome()->solo_steps_max;
   std::array<std::int64_t, 5> least = {
       is_present && is_in_sync && !session.is_solo_announced() ? 1 : 0,
       static_cast<std::int64_t>(session.state().round_min()),
@@ -258,8 +263,8 @@ void Boundary::contribute(TimePoint deadline) {
     const ChunkId chunk(index);
     const std::span<float> delta = std::span(chunk_).first(parts_.manifest->chunk_values(chunk).count());
     take_delta(chunk, 0, delta);
-    const Status status = session.state().encode(chunk, delta, opened.weight, opened.step, opened.codec,
-                                                 session.welcome()->has_error_feedback, frame);
+    const Status status =
+        session.state().encode(chunk, delta, opened.weight, opened.step, opened.codec, session.welcome()->has_error_feedback, frame);
     if (!status) {
       // The round goes on without this site, and its update takes the place of the bad parameters.
       if (status.error().code != ErrorCode::kNonFinite || check_finite()) parts_.status->report(status.error());
@@ -295,6 +300,7 @@ void Boundary::wait_for_outcome(std::uint64_t round, TimePoint deadline, bool le
     if (leaves_when_solo && session.is_solo_announced()) break;
     if (session.tensors_stale() && !session.is_catching_up()) break;  // took another state: what was offered is void
     if (session.wants_contribution()) {
+      if (writer_) writer_->take_back();  // the round was opened again: its delta is taken from the caller's values
       contribute(deadline);
     } else if (!handle_next(deadline)) {
       break;
@@ -311,11 +317,10 @@ StepResult Boundary::exchange(Progress& progress, TimePoint deadline, bool leave
   // Ranks must agree before any of them contributes; a single one finds out while it codes, without a pass of its own.
   if (parts_.ranks > 1 && !check_finite()) return make_result(StepOutcome::kSkipped, false);
   if (!session.wants_contribution()) send_ready(progress);
-  if (parts_.ranks == 1) {
-    session.set_write_back([this](ChunkId chunk, std::span<const float> values) { parts_.tensors->write(chunk, values); });
-  }
+  session.set_writer(writer_ ? &*writer_ : nullptr);
   wait_for_outcome(round_before + 1, deadline, leaves_when_solo);
-  session.set_write_back({});
+  session.set_writer(nullptr);
+  if (writer_) writer_->take_back();  // nothing, after a commit
   return conclude(progress, round_before, skips_before);
 }
 

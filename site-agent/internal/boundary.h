@@ -47,9 +47,9 @@ class Boundary {
  private:
   // Where all ranks stand, after the reduction.
   struct Agreement {
-    bool is_valid = false;       // the ranks could be asked
+    bool is_valid = false;  // the ranks could be asked
     bool can_exchange = false;
-    bool can_pause = false;      // gateway there, but no quorum
+    bool can_pause = false;  // gateway there, but no quorum
     bool is_same_round = false;
     bool is_any_stale = false;
   };
@@ -81,8 +81,9 @@ class Boundary {
 
   Parts parts_;
   std::unique_ptr<sync::Collectives> group_;
-  std::vector<float> mean_;     // of the ranks' parameters, for the shard; several ranks only
-  std::vector<float> chunk_;    // one chunk of values
+  std::vector<float> mean_;            // of the ranks' parameters, for the shard; several ranks only
+  std::vector<float> chunk_;           // one chunk of values
+  std::optional<EarlyWriter> writer_;  // one rank only
   std::optional<float> last_weight_;
 };
 

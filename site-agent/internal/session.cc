@@ -95,13 +95,15 @@ void Session::on(RoundCommitted&& event) {
   }
   const bool is_gap = state_.round_min() + 1 < event.round && !(catch_up_ && catch_up_->request.with_state);
   if (is_gap || !state_.is_staged(event.round, event.counted, event.scale)) {
-    start_over(Error{ErrorCode::kAgentProtocol, "apply round",
-                     fmt::format("round {} is committed, but its update is not complete here (state of round {})", event.round,
-                                 state_.round_min())});
+    start_over(Error{
+        ErrorCode::kAgentProtocol, "apply round",
+        fmt::format("round {} is committed, but its update is not complete here (state of round {})", event.round, state_.round_min())});
     return;
   }
-  state_.commit(event.round, event.scale, welcome_->outer, write_back_);
-  if (!write_back_) tensors_stale_ = true;
+  state_.commit(event.round, event.scale, welcome_->outer, [this](ChunkId chunk, std::span<const float> values, bool was_prepared) {
+    if (writer_ != nullptr) writer_->commit(chunk, values, was_prepared);
+  });
+  if (writer_ == nullptr) tensors_stale_ = true;
   decide_contribution(event.round, event.was_counted);
   if (opened_ && opened_->round <= event.round) opened_.reset();
   status_.update([&](AgentStatistics& statistics) { ++(event.was_counted ? statistics.rounds_committed : statistics.rounds_left_out); });
@@ -134,11 +136,15 @@ Status Session::take_frame(const FrameReceived& event) {
   }
   SLUICE_TRY(const compression::FrameView frame, compression::parse_frame(event.frame()));
   switch (static_cast<wire::FrameRole>(envelope.role)) {
-    case wire::FrameRole::kUpdate: return take_update(envelope, frame, false);
-    case wire::FrameRole::kReplay: return take_update(envelope, frame, true);
+    case wire::FrameRole::kUpdate:
+      return take_update(envelope, frame, false);
+    case wire::FrameRole::kReplay:
+      return take_update(envelope, frame, true);
     case wire::FrameRole::kStateParameters:
-    case wire::FrameRole::kStateMomentum: return take_state(envelope, frame);
-    case wire::FrameRole::kContribution: break;
+    case wire::FrameRole::kStateMomentum:
+      return take_state(envelope, frame);
+    case wire::FrameRole::kContribution:
+      break;
   }
   return fail(ErrorCode::kAgentProtocol, "take frame", "a contribution came from the gateway");
 }
@@ -151,7 +157,8 @@ Status Session::take_update(const wire::FrameEnvelope& envelope, const compressi
   // The usual case, all members counted, is worked out while the other chunks are still on their way.
   const bool is_expected = !is_replay && opened_ && opened_->round == envelope.round && opened_->epoch == envelope.epoch &&
                            opened_->members == counted && opened_->scale_if_all > 0.0F;
-  if (is_expected && welcome_) state_.prepare(chunk, opened_->scale_if_all, welcome_->outer);
+  if (!is_expected || !welcome_ || !state_.prepare(chunk, opened_->scale_if_all, welcome_->outer)) return {};
+  if (writer_ != nullptr) writer_->write(chunk, state_.prepared(chunk));
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "site-agent/internal/agent_status.h"
+#include "site-agent/internal/early_writer.h"
 #include "site-agent/internal/gateway_event.h"
 #include "site-agent/internal/gateway_link.h"
 #include "site-agent/internal/shard_state.h"
@@ -51,8 +52,8 @@ class Session {
   // The shard has moved on and the tensors have not.
   [[nodiscard]] bool tensors_stale() const { return tensors_stale_; }
   void set_tensors_stale(bool is_stale) { tensors_stale_ = is_stale; }
-  // While set, each committed chunk is written at once and the tensors do not become stale (one rank only).
-  void set_write_back(ShardState::Written write_back) { write_back_ = std::move(write_back); }
+  // While set, updates go to the tensors as soon as they are worked out, and the tensors do not become stale (one rank only).
+  void set_writer(EarlyWriter* writer) { writer_ = writer; }
 
   // Tells the link what the next hello says.
   void publish_state();
@@ -83,8 +84,8 @@ class Session {
 
   struct CatchingUp {
     CatchUp request;
-    bool needs_all = false;            // every chunk was at the target round already: only its bytes differ
-    std::vector<std::uint8_t> taken;   // chunks whose state has come
+    bool needs_all = false;           // every chunk was at the target round already: only its bytes differ
+    std::vector<std::uint8_t> taken;  // chunks whose state has come
     std::size_t taken_count = 0;
   };
 
@@ -92,7 +93,7 @@ class Session {
   GatewayLink& link_;
   AgentStatus& status_;
   std::function<void(std::uint64_t)> group_formed_;
-  ShardState::Written write_back_;
+  EarlyWriter* writer_ = nullptr;
 
   std::uint64_t connection_ = 0;
   std::optional<Welcome> welcome_;

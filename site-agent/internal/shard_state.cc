@@ -114,14 +114,15 @@ Status ShardState::stage(ChunkId chunk, std::uint64_t epoch, std::uint64_t round
   return {};
 }
 
-void ShardState::prepare(ChunkId chunk, float scale, const sync::OuterConfig& outer) {
+bool ShardState::prepare(ChunkId chunk, float scale, const sync::OuterConfig& outer) {
   Staged& staged = staged_[slot(chunk)];
-  if (staged.round == 0 || staged.is_prepared || sync::has_momentum(outer.rule)) return;
+  if (staged.round == 0 || staged.is_prepared || sync::has_momentum(outer.rule)) return false;
   const std::span<float> next = section(staged_values_, chunk);
   sync::prepare_average(outer, scale, parameters(chunk), next);
   staged.is_prepared = true;
   staged.scale = scale;
   staged.next_digest = sync::state_digest(next, momentum(chunk));
+  return true;
 }
 
 bool ShardState::is_staged(std::uint64_t round, SiteSet counted, float scale) const {
@@ -135,15 +136,15 @@ bool ShardState::is_staged(std::uint64_t round, SiteSet counted, float scale) co
 
 void ShardState::commit(std::uint64_t round, float scale, const sync::OuterConfig& outer, const Written& written) {
   SLUICE_ASSERT(round > 0);
-  const bool is_all_prepared = !staged_.empty() && std::all_of(staged_.begin(), staged_.end(), [&](const Staged& each) {
-    return each.is_prepared && each.round == round;
-  });
+  const bool is_all_prepared = !staged_.empty() && std::all_of(staged_.begin(), staged_.end(),
+                                                               [&](const Staged& each) { return each.is_prepared && each.round == round; });
   if (is_all_prepared) parameters_.swap(staged_values_);
   for (std::uint32_t index = 0; index < round_.size(); ++index) {
     if (round_[index] + 1 != round) continue;
     const ChunkId chunk(chunks_.begin + index);
     SLUICE_ASSERT(staged_[index].round == round, "chunk {} has no update for round {}", chunk, round);
-    if (staged_[index].is_prepared) {
+    const bool was_prepared = staged_[index].is_prepared;
+    if (was_prepared) {
       if (!is_all_prepared) std::ranges::copy(section(staged_values_, chunk), section(parameters_, chunk).begin());
       digests_[index] = staged_[index].next_digest;
     } else {
@@ -152,7 +153,7 @@ void ShardState::commit(std::uint64_t round, float scale, const sync::OuterConfi
     }
     staged_[index] = Staged{};
     round_[index] = round;
-    if (written) written(chunk, parameters(chunk));
+    if (written) written(chunk, parameters(chunk), was_prepared);
   }
   round_of_empty_ = round;
 }

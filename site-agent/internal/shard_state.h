@@ -52,13 +52,15 @@ class ShardState {
   Status stage(ChunkId chunk, std::uint64_t epoch, std::uint64_t round, SiteSet counted, bool is_replay,
                const compression::FrameView& frame);
   // Makes the outer step of a staged chunk ready, in the place of the staged update, for a commit with this scale. Does nothing for a rule
-  // with momentum, whose two results would need a place each.
-  void prepare(ChunkId chunk, float scale, const sync::OuterConfig& outer);
+  // with momentum, whose two results would need a place each. Returns whether prepared() has the result.
+  bool prepare(ChunkId chunk, float scale, const sync::OuterConfig& outer);
+  // REQUIRES: prepare() returned true for the chunk's staged update.
+  [[nodiscard]] std::span<const float> prepared(ChunkId chunk) const { return section(staged_values_, chunk); }
   // Whether each chunk that is at round - 1 has an update staged for this commit (and, where prepared, for this scale).
   [[nodiscard]] bool is_staged(std::uint64_t round, SiteSet counted, float scale) const;
   // Applies the staged update to the chunks that are at round - 1; `written` (may be empty) sees each of them right afterwards.
   // REQUIRES: is_staged(round, counted, scale).
-  using Written = std::function<void(ChunkId, std::span<const float> parameters)>;
+  using Written = std::function<void(ChunkId, std::span<const float> parameters, bool was_prepared)>;
   void commit(std::uint64_t round, float scale, const sync::OuterConfig& outer, const Written& written);
 
   // Part of another site's state. The chunk takes the round once both parts (parameters; momentum too when the rule has one) are there.

@@ -16,6 +16,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "gateway/config.h"
+#include "gateway/gateway.h"
 #include "tests/bench/exchange_agent.h"
 #include "tests/support/gateway_fleet.h"
 
@@ -51,8 +53,21 @@ Result<nlohmann::json> read_json(support::ChildProcess& child) {
   return parsed;
 }
 
-support::FleetOptions fleet_options(const Case& test, const std::string& program, const std::filesystem::path& directory) {
+// What `sluice gateway` does, without encryption after the handshake.
+int run_clear_gateway(const std::string& config_file) {
+  const auto config = gateway::load_config(config_file);
+  const Status ran = config ? gateway::run_gateway(*config, {"bench", false, gateway::TlsRecords::kHandshakeOnly}) : fail(config.error());
+  if (!ran) fmt::print(stderr, "{}\n", ran.error().to_string());
+  return ran ? 0 : 1;
+}
+
+support::FleetOptions fleet_options(const Case& test, const std::string& self, const std::string& program,
+                                    const std::filesystem::path& directory) {
   support::FleetOptions options;
+  if (!test.has_tls) {
+    options.gateway_program = self;
+    options.gateway = {"--clear-gateway"};
+  }
   options.program = program;
   options.directory = directory;
   options.sites = test.sites;
@@ -109,7 +124,7 @@ Status run_round(std::vector<support::ChildProcess>& agents, double& seconds, do
 }
 
 Result<Outcome> run_case(const Case& test, const std::string& self, const std::string& program, const std::filesystem::path& directory) {
-  SLUICE_TRY(auto fleet, support::GatewayFleet::start(fleet_options(test, program, directory)));
+  SLUICE_TRY(auto fleet, support::GatewayFleet::start(fleet_options(test, self, program, directory)));
   const auto values = static_cast<std::uint64_t>(test.mib * 1024.0 * 1024.0 / 4.0);
   std::vector<support::ChildProcess> agents;
   for (std::uint16_t site = 0; site < test.sites; ++site) {
@@ -179,10 +194,12 @@ nlohmann::json to_json(const Case& test, const Outcome& outcome) {
 
 void print_case(const Case& test, const Outcome& outcome) {
   fmt::print(
-      "{} sites  {:>9.4g} MiB  {:>4.3g} bits  {:>9}  median {:8.4f} s  min {:8.4f} s  sent {:8.3f} MB/site  gateway cpu {:6.3f} s/GB  rms "
+      "{} sites  {:>9.4g} MiB  {:>4.3g} bits  {:>9}  tls {:3}  median {:8.4f} s  min {:8.4f} s  sent {:8.3f} MB/site  gateway cpu {:6.3f} "
+      "s/GB  rms "
       "error {:.3f} %\n    {}\n",
-      test.sites, test.mib, test.bits, test.rate_mbit > 0 ? fmt::format("{} Mbit", test.rate_mbit) : "loopback", outcome.seconds_median,
-      outcome.seconds_min, outcome.bytes_sent_per_site * 1e-6, outcome.cpu_seconds_per_gb, outcome.rms_error_percent, outcome.phases);
+      test.sites, test.mib, test.bits, test.rate_mbit > 0 ? fmt::format("{} Mbit", test.rate_mbit) : "loopback",
+      test.has_tls ? "on" : "off", outcome.seconds_median, outcome.seconds_min, outcome.bytes_sent_per_site * 1e-6,
+      outcome.cpu_seconds_per_gb, outcome.rms_error_percent, outcome.phases);
   std::fflush(stdout);
 }
 
@@ -236,6 +253,7 @@ int run(int argc, char** argv) {
   ExchangeAgentOptions agent;
   std::string json_file;
   std::string tls = "on";
+  std::string clear_gateway;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::string program = (std::filesystem::path(self).parent_path().parent_path().parent_path() / "gateway" / "sluice").string();
   app.add_option("--sites", test.sites, "Sites (2..16)")->check(CLI::Range(2, 16));
@@ -245,14 +263,17 @@ int run(int argc, char** argv) {
   app.add_option("--rate", test.rate_mbit, "Mbit/s that each site can send; 0 = loopback as it is");
   app.add_option("--rtt", test.rtt_ms, "Round-trip time in ms");
   app.add_option("--streams", test.streams, "Bulk connections of each link");
-  app.add_option("--tls", tls, "on; there is no plaintext mode to measure against")->check(CLI::IsMember({"on"}));
+  app.add_option("--tls", tls, "on, or off: both sides authenticate, the rest goes in the clear")->check(CLI::IsMember({"on", "off"}));
   app.add_option("--json", json_file, "File for the results");
   app.add_option("--program", program, "The program sluice");
+  app.add_option("--clear-gateway", clear_gateway)->group("");
   app.add_option("--agent", agent.gateway)->group("");
   app.add_option("--site", agent.site)->group("");
   app.add_option("--values", agent.values)->group("");
   CLI11_PARSE(app, argc, argv);
+  if (!clear_gateway.empty()) return run_clear_gateway(clear_gateway);
   agent.sites = test.sites;
+  test.has_tls = tls == "on";
   if (!agent.gateway.empty()) return run_exchange_agent(agent);
   // Without a size or a number of sites: all cases of `./run bench exchange`.
   const bool is_suite = app.count("--mib") + app.count("--sites") == 0;

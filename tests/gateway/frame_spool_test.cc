@@ -221,7 +221,7 @@ TEST_F(FrameSpoolTest, HalfWrittenAndCutFilesAreRemovedAtTheStart) {
   }
   std::filesystem::resize_file(replay(1), 1500);
   std::filesystem::path temporary = replay(3);
-  temporary += ".tmp";
+  temporary += ".0.tmp";
   ASSERT_TRUE(DiskFile::open(temporary, OpenMode::kReplace));
   ASSERT_TRUE(DiskFile::open(directory_.path() / "journal", OpenMode::kReplace));
   FrameSpool spool = open(1 << 20, 1 << 20);
@@ -244,6 +244,41 @@ TEST_F(FrameSpoolTest, AFullDiskIsReportedAndLeavesNoRubbish) {
   EXPECT_EQ(spool.bytes_on_disk(), 0U);
   ASSERT_TRUE(spool.promote(RoundId(1), kAll, 4));
   EXPECT_EQ(**spool.get_committed(RoundId(1), ChunkId(3)), frame_of(1, 3));
+}
+
+// Frames of an update are written to its replay file as they come; in what order, and which ones twice, must not show.
+TEST_F(FrameSpoolTest, UpdateWhoseFramesCameInAnyOrderAndTwiceIsPromotedAsItWasLast) {
+  FrameSpool spool = open(1 << 20, 1 << 20);
+  for (const std::uint32_t chunk : {2U, 0U, 3U, 1U}) ASSERT_TRUE(spool.put(update(7, chunk), frame_of(99, chunk)));
+  for (const std::uint32_t chunk : {3U, 1U, 0U, 2U}) ASSERT_TRUE(spool.put(update(7, chunk), frame_of(7, chunk)));
+  ASSERT_TRUE(spool.promote(RoundId(7), kAll, 4));
+  for (std::uint32_t chunk = 0; chunk < 4; ++chunk) EXPECT_EQ(**spool.get_committed(RoundId(7), ChunkId(chunk)), frame_of(7, chunk));
+  EXPECT_EQ(spool.bytes_on_disk(), std::filesystem::file_size(replay(7)));
+}
+
+TEST_F(FrameSpoolTest, UpdatesOfTwoSetsDoNotMix) {
+  FrameSpool spool = open(1 << 20, 1 << 20);
+  FrameKey other = update(7, 0);
+  other.counted = SiteSet{0b001};
+  ASSERT_TRUE(spool.put(update(7, 0), frame_of(7, 0)));
+  ASSERT_TRUE(spool.put(other, frame_of(50, 0)));
+  ASSERT_TRUE(spool.put(update(7, 1), frame_of(7, 1)));
+  ASSERT_TRUE(spool.promote(RoundId(7), kAll, 2));
+  EXPECT_EQ(**spool.get_committed(RoundId(7), ChunkId(0)), frame_of(7, 0));
+  EXPECT_EQ(**spool.get_committed(RoundId(7), ChunkId(1)), frame_of(7, 1));
+}
+
+TEST_F(FrameSpoolTest, UnfinishedUpdateLeavesNothingBehind) {
+  {
+    FrameSpool spool = open(1 << 20, 1 << 20);
+    ASSERT_TRUE(spool.put(update(7, 0), frame_of(7, 0)));
+    EXPECT_FALSE(std::filesystem::is_empty(directory_.path()));
+    spool.drop_round(RoundId(7));
+    EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
+    EXPECT_EQ(spool.bytes_on_disk(), 0U);
+    ASSERT_TRUE(spool.put(update(8, 0), frame_of(8, 0)));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
 TEST_F(FrameSpoolTest, UpdatesOfAnotherHistoryCanBeDropped) {

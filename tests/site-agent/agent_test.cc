@@ -196,6 +196,53 @@ TEST(Agent, SkippedRoundKeepsTheLocalParametersAndTheNextCarriesTheLongerDelta) 
   second.get();
 }
 
+wire::AgentMessage opened_with_scale(std::uint64_t epoch) {
+  wire::AgentMessage message = test::opened(1, kRaw, 0.0F, true, epoch);
+  message.mutable_round_opened()->set_members(kSiteBit);
+  message.mutable_round_opened()->set_scale_if_all(1.0F);
+  return message;
+}
+
+// The update of the expected set is in the tensors before the commit: a round that comes to nothing must leave no trace of it.
+TEST(Agent, UpdateThatIsNotCommittedIsTakenBack) {
+  FakeGateway gateway;
+  Trainer trainer(gateway, 100);
+  const auto connection = trainer.start(gateway);
+  for (float& value : trainer.tensor) value -= 1.0F;
+  const std::vector<float> local = trainer.tensor;
+  auto result = trainer.step();
+  connection->read();
+  connection->send(opened_with_scale(1));
+  connection->read_frame();
+  connection->send_frame(envelope(FrameRole::kUpdate, 1, 0, kSiteBit), raw_frame(0, std::vector<float>(100, 7.0F)));
+  connection->send(test::skipped(1));
+  EXPECT_EQ(result.get().outcome, StepOutcome::kSkipped);
+  EXPECT_EQ(trainer.tensor, local);
+}
+
+TEST(Agent, RoundOpenedAgainAfterAnUpdateCodesTheSameDelta) {
+  FakeGateway gateway;
+  Trainer trainer(gateway, 100);
+  const auto connection = trainer.start(gateway);
+  const std::vector<float> global = trainer.tensor;
+  for (float& value : trainer.tensor) value -= 1.0F;
+  auto result = trainer.step();
+  connection->read();
+  for (const std::uint64_t epoch : {1, 2}) {
+    connection->send(opened_with_scale(epoch));
+    EXPECT_EQ(decode(connection->read_frame().frame), std::vector<float>(100, 1.0F)) << "epoch " << epoch;
+    auto update = envelope(FrameRole::kUpdate, 1, 0, kSiteBit);
+    update.epoch = epoch;
+    connection->send_frame(update, raw_frame(0, std::vector<float>(100, 3.0F)));
+  }
+  auto commit = test::committed(1, kSiteBit, 1.0F, true);
+  commit.mutable_round_committed()->set_epoch(2);
+  connection->send(commit);
+  connection->read();
+  EXPECT_EQ(result.get().outcome, StepOutcome::kCommitted);
+  EXPECT_EQ(trainer.tensor[5], global[5] - 3.0F);
+}
+
 TEST(Agent, SkippedContributionGivesItsResidualBack) {
   FakeGateway gateway;
   Trainer trainer(gateway, 100);

@@ -109,7 +109,9 @@ Status GatewayFleet::write_config(std::uint16_t site) const {
 
 Status GatewayFleet::start_site(std::uint16_t site) {
   ChildOptions child;
-  child.arguments = {options_.program, "gateway", "--config", config_file(site).string()};
+  child.arguments = {options_.gateway_program.empty() ? options_.program : options_.gateway_program};
+  child.arguments.insert(child.arguments.end(), options_.gateway.begin(), options_.gateway.end());
+  child.arguments.push_back(config_file(site).string());
   child.stderr_file = log_file(site).string();
   SLUICE_TRY(auto process, ChildProcess::start(child));
   const auto ready = process.read_line(kStartTimeout);

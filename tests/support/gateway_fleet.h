@@ -21,8 +21,10 @@
 namespace sluice::support {
 
 struct FleetOptions {
-  std::string program;              // path of `sluice`
-  std::filesystem::path directory;  // made; not removed
+  std::string program;                                      // path of `sluice`
+  std::vector<std::string> gateway{"gateway", "--config"};  // words after a program; the configuration file follows
+  std::string gateway_program;                              // another program than `program` for these words; empty = the same
+  std::filesystem::path directory;                          // made; not removed
   std::uint16_t sites = 3;
   std::uint32_t ranks = 1;
   std::uint32_t inner_steps = 1;

@@ -82,7 +82,8 @@ class LinkPair {
  public:
   using Change = std::function<void(gateway::PeerLinksConfig&)>;
 
-  explicit LinkPair(const Change& change = {}) {
+  explicit LinkPair(const Change& change = {}, gateway::TlsRecords records = gateway::TlsRecords::kEncrypted) {
+    certificates.records = records;
     start_acceptor(change);
     start_dialler(change);
   }

@@ -23,6 +23,7 @@ namespace sluice::test {
 class TestCertificates {
  public:
   static constexpr const char* kDomain = "run.example";
+  gateway::TlsRecords records = gateway::TlsRecords::kEncrypted;  // of contexts made from now on
 
   TestCertificates() {
     char name[] = "/tmp/sluice-test-XXXXXX";
@@ -50,7 +51,7 @@ class TestCertificates {
     write(stem + ".pem", leaf->certificate_pem);
     write(stem + ".key", leaf->key_pem);
     auto context = gateway::TlsContext::load({directory_ / "ca.pem", directory_ / (stem + ".pem"), directory_ / (stem + ".key")},
-                                             gateway::TlsSelfCheck::kSkip);
+                                             gateway::TlsSelfCheck::kSkip, records);
     SLUICE_ASSERT(context.has_value(), "{}", context.error().to_string());
     return *context;
   }
