@@ -44,10 +44,11 @@ void FrameLanes::close_lane(unsigned lane) {
   lanes_.erase(found);
 }
 
-// A lane without anything under way always has room, so that no frame is too large for a window.
+// A lane without anything under way always has room, so that no frame is too large for a window; one whose frames the kernel has all taken
+// has room in its backlog for a frame of any size, or a lane of large frames would stand still for a round trip after each.
 bool FrameLanes::has_room(Lane& lane, std::size_t bytes) const {
   if (lane.given.empty()) return true;
-  if (lane.unwritten_bytes + bytes > kStreamBacklogBytes) return false;
+  if (lane.unwritten_bytes > 0 && lane.unwritten_bytes + bytes > kStreamBacklogBytes) return false;
   if (lane.given_bytes + bytes > lane.window) {
     lane.was_held_by_window = true;
     return false;

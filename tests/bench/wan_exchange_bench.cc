@@ -18,6 +18,7 @@
 
 #include "gateway/config.h"
 #include "gateway/gateway.h"
+#include "tests/bench/agent_team.h"
 #include "tests/bench/exchange_agent.h"
 #include "tests/support/gateway_fleet.h"
 
@@ -43,15 +44,6 @@ struct Outcome {
   double cpu_seconds_per_gb = 0.0;
   double rms_error_percent = 0.0;
 };
-
-constexpr std::chrono::seconds kRoundTimeout{120};
-
-Result<nlohmann::json> read_json(support::ChildProcess& child) {
-  SLUICE_TRY(const std::string line, child.read_line(kRoundTimeout));
-  auto parsed = nlohmann::json::parse(line, nullptr, false);
-  if (parsed.is_discarded()) return fail(ErrorCode::kInternal, "read from agent", line);
-  return parsed;
-}
 
 // What `sluice gateway` does, without encryption after the handshake.
 int run_clear_gateway(const std::string& config_file) {
@@ -102,65 +94,23 @@ Result<std::string> describe_phases(const support::GatewayFleet& fleet, const nl
       agent["decode_us"].get<double>() * 1e-3, agent["wait_us"].get<double>() * 1e-3);
 }
 
-Status run_round(std::vector<support::ChildProcess>& agents, double& seconds, double& error, nlohmann::json& last) {
-  for (auto& agent : agents) SLUICE_CHECK_OK(agent.write("prepare\n"));
-  for (auto& agent : agents) SLUICE_CHECK_OK(read_json(agent).map([](const nlohmann::json&) {}));
-  for (auto& agent : agents) SLUICE_CHECK_OK(agent.write("go\n"));
-  double began = 1e300;
-  double ended = 0.0;
-  for (auto& agent : agents) {
-    SLUICE_TRY(const auto line, read_json(agent));
-    if (line["outcome"].get<int>() != 1) {
-      return fail(ErrorCode::kInternal, "exchange",
-                  fmt::format("a round ended with outcome {} (error {})", line["outcome"].get<int>(), line["code"].get<int>()));
-    }
-    began = std::min(began, line["began"].get<double>());
-    ended = std::max(ended, line["ended"].get<double>());
-    error = std::max(error, line["error"].get<double>());
-    if (&agent == &agents.front()) last = line;
-  }
-  seconds = ended - began;
-  return {};
-}
-
 Result<Outcome> run_case(const Case& test, const std::string& self, const std::string& program, const std::filesystem::path& directory) {
   SLUICE_TRY(auto fleet, support::GatewayFleet::start(fleet_options(test, self, program, directory)));
   const auto values = static_cast<std::uint64_t>(test.mib * 1024.0 * 1024.0 / 4.0);
-  std::vector<support::ChildProcess> agents;
-  for (std::uint16_t site = 0; site < test.sites; ++site) {
-    support::ChildOptions child;
-    child.arguments = {self,
-                       "--agent",
-                       fleet->agent_address(site),
-                       "--site",
-                       std::to_string(site),
-                       "--sites",
-                       std::to_string(test.sites),
-                       "--values",
-                       std::to_string(values)};
-    child.stderr_file = (directory / fmt::format("agent-{}.log", site)).string();
-    SLUICE_TRY(auto started, support::ChildProcess::start(child));
-    agents.push_back(std::move(started));
-  }
-  for (auto& agent : agents) SLUICE_CHECK_OK(read_json(agent).map([](const nlohmann::json&) {}));
-  for (std::uint16_t site = 0; site < test.sites; ++site) {
-    SLUICE_CHECK_OK(fleet->wait_status(site, "all links up", std::chrono::seconds(20), [](const nlohmann::json& status) {
-      return std::all_of(status["links"].begin(), status["links"].end(), [](const nlohmann::json& link) { return link["up"].get<bool>(); });
-    }));
-  }
+  SLUICE_TRY(auto team, AgentTeam::start(*fleet, self, test.sites, values, directory));
   Outcome outcome;
-  double first = 0.0;
-  double error = 0.0;
-  nlohmann::json last;
-  SLUICE_CHECK_OK(run_round(agents, first, error, last));
-  outcome.rms_error_percent = error * 100.0;
+  SLUICE_TRY(TeamRound round, team.round());
+  outcome.rms_error_percent = round.error * 100.0;
   SLUICE_TRY(const double sent_before, total_sent(*fleet, test.sites));
   std::vector<double> seconds(test.rounds);
-  for (double& each : seconds) SLUICE_CHECK_OK(run_round(agents, each, error, last));
+  for (double& each : seconds) {
+    SLUICE_TRY(round, team.round());
+    each = round.seconds;
+  }
   // The gateways publish their counters at most every 50 ms and at least every second.
   SLUICE_CHECK_OK(fleet->wait_status(0, "last round in the status", std::chrono::seconds(10),
                                      [&](const nlohmann::json& status) { return status["round"].get<unsigned>() >= test.rounds + 1; }));
-  SLUICE_TRY(outcome.phases, describe_phases(*fleet, last));
+  SLUICE_TRY(outcome.phases, describe_phases(*fleet, round.agents.front()));
   SLUICE_TRY(const double sent_after, total_sent(*fleet, test.sites));
   outcome.bytes_sent_per_site = (sent_after - sent_before) / test.rounds / test.sites;
   std::sort(seconds.begin(), seconds.end());

@@ -56,6 +56,12 @@ class FleetTest : public ::testing::Test {
     }
   }
 
+  void wait_phase(std::uint16_t site, const std::string& phase) {
+    const Status seen =
+        fleet_->wait_status(site, "phase " + phase, kAnswerTimeout, [&](const nlohmann::json& status) { return status["phase"] == phase; });
+    ASSERT_TRUE(seen) << seen.error().to_string();
+  }
+
   void TearDown() override {
     agents_.clear();
     fleet_.reset();

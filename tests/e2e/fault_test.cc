@@ -22,12 +22,6 @@ class FaultTest : public FleetTest {
     options.heartbeat = "{interval: 300ms, misses: 4}";
     return options;
   }
-
-  void wait_phase(std::uint16_t site, const std::string& phase) {
-    const Status seen =
-        fleet_->wait_status(site, "phase " + phase, kAnswerTimeout, [&](const nlohmann::json& status) { return status["phase"] == phase; });
-    ASSERT_TRUE(seen) << seen.error().to_string();
-  }
 };
 
 TEST_F(FaultTest, ThreeSitesHoldTheSameBitsAfterEveryRound) {

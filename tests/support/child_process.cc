@@ -6,6 +6,7 @@
 #include <linux/close_range.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -55,6 +56,7 @@ Result<ChildProcess> ChildProcess::start(const ChildOptions& options) {
   if (pid < 0) return fail(ErrorCode::kInternal, "start child", std::strerror(errno));
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
+    if (options.network >= 0 && ::setns(options.network, CLONE_NEWNET) != 0) ::_exit(126);
     ::dup2(in[0], STDIN_FILENO);
     ::dup2(out[1], STDOUT_FILENO);
     if (!options.stderr_file.empty()) {

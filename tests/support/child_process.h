@@ -20,6 +20,7 @@ struct ChildOptions {
   std::vector<std::string> arguments;              // arguments[0] is the program
   std::map<std::string, std::string> environment;  // added to the parent's
   std::string stderr_file;                         // appended to; empty: the parent's stderr
+  int network = -1;                                // descriptor of the network namespace to run in; -1: the parent's
 };
 
 class ChildProcess {

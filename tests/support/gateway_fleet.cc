@@ -29,8 +29,10 @@ Result<std::unique_ptr<GatewayFleet>> GatewayFleet::start(FleetOptions options) 
   std::filesystem::create_directories(fleet->options_.directory);
   SLUICE_CHECK_OK(fleet->make_certificates());
   for (std::uint16_t site = 0; site < fleet->options_.sites; ++site) {
-    fleet->wan_ports_.push_back(free_port());
-    fleet->admin_ports_.push_back(free_port());
+    fleet->run_at(site, [&fleet] {
+      fleet->wan_ports_.push_back(free_port());
+      fleet->admin_ports_.push_back(free_port());
+    });
   }
   SLUICE_CHECK_OK(fleet->make_routes());
   fleet->processes_.resize(fleet->options_.sites);
@@ -49,6 +51,15 @@ GatewayFleet::~GatewayFleet() {
     if (process && !process->wait(std::chrono::seconds(5))) process->signal(SIGKILL);
   }
   if (relay_) relay_->stop();
+}
+
+void GatewayFleet::run_at(std::uint16_t site, const std::function<void()>& work) const {
+  if (options_.emulator == nullptr) return work();
+  options_.emulator->site(SiteId(site)).run(work);
+}
+
+std::string GatewayFleet::wan_host(std::uint16_t site) const {
+  return options_.emulator == nullptr ? "127.0.0.1" : WanEmulator::address(SiteId(site));
 }
 
 Status GatewayFleet::make_certificates() {
@@ -84,7 +95,7 @@ Status GatewayFleet::write_config(std::uint16_t site) const {
   const std::string name = site_name(site);
   file << "version: 1\nrun: {name: fleet, domain: fleet.test}\nsite: " << name << "\nsites:\n";
   for (std::uint16_t other = 0; other < options_.sites; ++other) {
-    file << fmt::format("  - name: {}\n    address: 127.0.0.1:{}\n", site_name(other), wan_ports_[other]);
+    file << fmt::format("  - name: {}\n    address: {}:{}\n", site_name(other), wan_host(other), wan_ports_[other]);
     if (other != site || !options_.has_wan) continue;
     file << "    dial:\n";
     for (std::uint16_t peer = 0; peer < options_.sites; ++peer) {
@@ -97,8 +108,8 @@ Status GatewayFleet::write_config(std::uint16_t site) const {
   file << fmt::format("training: {{mode: diloco, inner_steps: {}, outer: {}, solo: {}}}\n", options_.inner_steps, options_.outer,
                       options_.solo);
   file << "round: " << options_.round << "\ncompression: " << options_.compression << "\n";
-  file << fmt::format("wan: {{listen: 127.0.0.1:{}, streams: {}, heartbeat: {}}}\n", wan_ports_[site], options_.streams,
-                      options_.heartbeat);
+  file << fmt::format("wan: {{listen: {}:{}, streams: {}, heartbeat: {}{}}}\n", wan_host(site), wan_ports_[site], options_.streams,
+                      options_.heartbeat, options_.wan);
   file << fmt::format("state: {{directory: state-{}}}\nlimits: {{memory: 2GiB}}\nadmin: {{listen: 127.0.0.1:{}}}\n", name,
                       admin_ports_[site]);
   file << options_.extra;
@@ -113,6 +124,7 @@ Status GatewayFleet::start_site(std::uint16_t site) {
   child.arguments.insert(child.arguments.end(), options_.gateway.begin(), options_.gateway.end());
   child.arguments.push_back(config_file(site).string());
   child.stderr_file = log_file(site).string();
+  if (options_.emulator != nullptr) child.network = options_.emulator->site(SiteId(site)).fd();
   SLUICE_TRY(auto process, ChildProcess::start(child));
   const auto ready = process.read_line(kStartTimeout);
   if (!ready) {
@@ -137,11 +149,14 @@ Status GatewayFleet::stop_site(std::uint16_t site) {
 }
 
 Result<std::string> GatewayFleet::get(std::uint16_t site, const std::string& path) const {
-  httplib::Client client("127.0.0.1", admin_ports_[site]);
-  client.set_read_timeout(std::chrono::seconds(5));
-  const auto response = client.Get(path.c_str());
-  if (!response) return fail(ErrorCode::kUnavailable, "ask gateway", fmt::format("{} does not answer", site_name(site)));
-  return response->body;
+  std::optional<std::string> body;
+  run_at(site, [&] {
+    httplib::Client client("127.0.0.1", admin_ports_[site]);
+    client.set_read_timeout(std::chrono::seconds(5));
+    if (const auto response = client.Get(path.c_str())) body = response->body;
+  });
+  if (!body) return fail(ErrorCode::kUnavailable, "ask gateway", fmt::format("{} does not answer", site_name(site)));
+  return *body;
 }
 
 Result<nlohmann::json> GatewayFleet::status(std::uint16_t site) const {

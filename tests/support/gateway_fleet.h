@@ -1,7 +1,8 @@
 #pragma once
 
-// GatewayFleet: K real gateway processes on loopback for end-to-end tests and benchmarks: certificates, configuration files, free ports, an
-// optional emulated WAN between them. Everything lives in a directory of its own and is ended by the destructor. Not thread-safe.
+// GatewayFleet: K real gateway processes for end-to-end tests and benchmarks: certificates, configuration files, free ports. They talk over
+// loopback, through the relay (TCP, without root), or each in its namespace of a WanEmulator (packets, with root). Everything lives in a
+// directory of its own and is ended by the destructor. Not thread-safe.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "base/result.h"
 #include "tests/support/child_process.h"
 #include "tests/support/link_clock.h"
+#include "tests/support/wan_emulator.h"
 #include "tests/support/wan_relay.h"
 
 namespace sluice::support {
@@ -33,11 +35,13 @@ struct FleetOptions {
   std::string round = "{deadline: 30s, open_grace: 30s, commit_deadline: 30s}";
   std::string solo = "{steps_max: 100000, pause_max: 1min}";
   std::string heartbeat = "{interval: 1s, misses: 3}";
+  std::string wan;    // more keys of the section wan, as ", congestion: cubic"
   std::string extra;  // more YAML for every site
   unsigned streams = 4;
-  bool has_wan = false;  // links go through the relay below
-  LinkShape link;        // of every directed pair, with has_wan
-  BitsPerSecond egress;  // of every site, all its links together; 0 = none
+  bool has_wan = false;             // links go through the relay below
+  LinkShape link;                   // of every directed pair, with has_wan
+  BitsPerSecond egress;             // of every site, all its links together; 0 = none
+  WanEmulator* emulator = nullptr;  // has at least these sites and outlives the fleet; without has_wan
 };
 
 class GatewayFleet {
@@ -59,6 +63,8 @@ class GatewayFleet {
   [[nodiscard]] WanRelay* relay() { return relay_.get(); }
   [[nodiscard]] ChildProcess* process(std::uint16_t site) { return processes_[site] ? &*processes_[site] : nullptr; }
 
+  // Runs `work` where the site's ports are: in its namespace, or here.
+  void run_at(std::uint16_t site, const std::function<void()>& work) const;
   // GET on the site's admin address.
   [[nodiscard]] Result<std::string> get(std::uint16_t site, const std::string& path) const;
   [[nodiscard]] Result<nlohmann::json> status(std::uint16_t site) const;
@@ -71,6 +77,7 @@ class GatewayFleet {
   Status make_certificates();
   Status make_routes();
   Status write_config(std::uint16_t site) const;
+  [[nodiscard]] std::string wan_host(std::uint16_t site) const;
 
   FleetOptions options_;
   std::vector<std::uint16_t> wan_ports_;

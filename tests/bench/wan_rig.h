@@ -1,0 +1,80 @@
+#pragma once
+
+// Real gateways in the sites of an emulated WAN, a synthetic training process for each, and iperf3 over the same links. Not thread-safe;
+// everything ends with the object.
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "tests/bench/agent_team.h"
+#include "tests/support/gateway_fleet.h"
+#include "tests/support/wan_emulator.h"
+
+namespace sluice::bench {
+
+struct RigOptions {
+  std::string self;     // this program, for its agents
+  std::string program;  // `sluice`
+  std::filesystem::path directory;
+  std::uint16_t sites = 2;
+  std::uint64_t values = 0;     // fp32 parameters
+  support::FleetOptions fleet;  // program, directory, sites and emulator are filled in
+  std::uint64_t seed = 1;
+};
+
+// Bits per second that the receiver of iperf3 counts over one direction of an otherwise idle link, the ramp left out.
+struct IperfPlan {
+  unsigned streams = 8;
+  unsigned seconds = 8;
+  unsigned omitted_seconds = 3;
+  std::string congestion = "bbr";  // what the gateways use by default
+};
+
+// Samples what arrives over one path while it exists: Mbit/s of IP bytes in slots of 50 ms. A thread of its own.
+class PathTrace {
+ public:
+  PathTrace(const support::WanEmulator& wan, SiteId from, SiteId to);
+  PathTrace(const PathTrace&) = delete;
+  PathTrace& operator=(const PathTrace&) = delete;
+  ~PathTrace();
+  // Ends the sampling.
+  std::vector<double> finish();
+
+ private:
+  std::atomic<bool> is_over_{false};
+  std::vector<double> mbits_;
+  std::thread thread_;
+};
+
+class WanRig {
+ public:
+  // `shape` sets the links before anything runs.
+  static Result<std::unique_ptr<WanRig>> start(RigOptions options, const std::function<void(support::WanEmulator&)>& shape);
+
+  // Before the gateways run. kNotFound without iperf3.
+  Result<double> iperf(SiteId from, SiteId to, const IperfPlan& plan);
+  // Gateways and agents; then rounds.
+  Status start_gateways();
+  Result<TeamRound> round() { return team_->round(); }
+
+  support::WanEmulator& wan() { return *wan_; }
+  support::GatewayFleet& fleet() { return *fleet_; }
+  // Bytes that site `from` has given to its sockets for `to` since the start, TLS included, once its status shows `rounds` rounds.
+  Result<double> sent_bytes(std::uint16_t from, std::uint16_t to, unsigned rounds);
+
+ private:
+  WanRig() = default;
+
+  RigOptions options_;
+  std::unique_ptr<support::WanEmulator> wan_;
+  std::unique_ptr<support::GatewayFleet> fleet_;
+  std::optional<AgentTeam> team_;
+};
+
+}  // namespace sluice::bench
