@@ -2,11 +2,22 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/assert.h"
 
 namespace sluice::gateway::internal {
+namespace {
+
+// Speeds are halved when their sum passes this: what was acknowledged 64 MiB ago counts little.
+constexpr double kSpeedMemoryBytes = 32.0 * static_cast<double>(kMiB);
+// No lane is taken for slower than this share of the average: one that had no frames for a while gets a chance to show better.
+constexpr double kSpeedShareMin = 0.125;
+// A lane may finish a frame this much later than all lanes together finish everything: estimates are rough, and an idle lane is a loss too.
+constexpr double kFinishSlack = 1.25;
+
+}  // namespace
 
 bool FrameLanes::push(FrameRecord frame) {
   if (bytes_ > 0 && bytes_ + frame.bytes() > bytes_max_) return false;
@@ -30,9 +41,13 @@ void FrameLanes::clear() {
   queue_.clear();
 }
 
+// A new lane is taken for an average one.
 void FrameLanes::open_lane(unsigned lane) {
-  const bool is_new = lanes_.try_emplace(lane).second;
+  const double speed = lanes_.empty() ? 1.0 : speeds_ / static_cast<double>(lanes_.size());
+  const auto [at, is_new] = lanes_.try_emplace(lane);
   SLUICE_ASSERT(is_new, "lane {}", lane);
+  at->second.speed = speed;
+  speeds_ += speed;
 }
 
 void FrameLanes::close_lane(unsigned lane) {
@@ -41,6 +56,7 @@ void FrameLanes::close_lane(unsigned lane) {
   resent_ += found->second.written;
   std::deque<FrameRecord>& given = found->second.given;
   queue_.insert(queue_.begin(), std::make_move_iterator(given.begin()), std::make_move_iterator(given.end()));
+  speeds_ = std::max(0.0, speeds_ - found->second.speed);
   lanes_.erase(found);
 }
 
@@ -56,18 +72,39 @@ bool FrameLanes::has_room(Lane& lane, std::size_t bytes) const {
   return true;
 }
 
+double FrameLanes::speed_min() const { return kSpeedShareMin * speeds_ / static_cast<double>(std::max<std::size_t>(1, lanes_.size())); }
+
+double FrameLanes::finish(const Lane& lane, std::size_t bytes) const {
+  return static_cast<double>(lane.given_bytes + bytes) / std::max({lane.speed, speed_min(), 1e-9});
+}
+
+// bytes_ is what waits and what the lanes have.
+double FrameLanes::finish_all() const { return static_cast<double>(bytes_) / std::max(speeds_, 1e-9); }
+
+void FrameLanes::learn_speed(Lane& lane, std::size_t acknowledged) {
+  lane.speed += static_cast<double>(acknowledged);
+  speeds_ += static_cast<double>(acknowledged);
+  if (speeds_ < kSpeedMemoryBytes) return;
+  speeds_ = 0.0;
+  for (auto& [index, each] : lanes_) speeds_ += each.speed /= 2;
+}
+
 std::optional<FrameLanes::Assignment> FrameLanes::assign() {
   if (queue_.empty()) return std::nullopt;
   const std::size_t bytes = queue_.front().bytes();
-  auto best = lanes_.end();
+  auto best = lanes_.end();  // of those with room
+  double best_finish = 0.0;
+  double first_finish = std::numeric_limits<double>::max();  // of all
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
-    if (!has_room(lane->second, bytes)) continue;
-    const bool is_better =
-        best == lanes_.end() || lane->second.unwritten_bytes < best->second.unwritten_bytes ||
-        (lane->second.unwritten_bytes == best->second.unwritten_bytes && lane->second.given_bytes < best->second.given_bytes);
-    if (is_better) best = lane;
+    const double at = finish(lane->second, bytes);
+    first_finish = std::min(first_finish, at);
+    if (!has_room(lane->second, bytes) || (best != lanes_.end() && at >= best_finish)) continue;
+    best = lane;
+    best_finish = at;
   }
   if (best == lanes_.end()) return std::nullopt;
+  // The lane that would be first has something under way, whose acknowledgement will ask again.
+  if (best_finish > first_finish && best_finish > kFinishSlack * finish_all()) return std::nullopt;
   Assignment assignment{best->first, std::move(queue_.front())};
   queue_.pop_front();
   best->second.given.push_back(assignment.frame);
@@ -95,6 +132,7 @@ bool FrameLanes::on_acknowledged(unsigned lane, std::uint64_t count) {
     --state.written;
     state.given_bytes -= bytes;
     bytes_ -= bytes;
+    learn_speed(state, bytes);
     state.given.pop_front();
   }
   state.acknowledged = count;

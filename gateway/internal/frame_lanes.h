@@ -2,6 +2,8 @@
 
 // The frames on their way to one peer: a queue, and for each bulk connection (a lane) what it has been given. Decides which lane takes the
 // next frame, takes back what a broken one has not had acknowledged, and adapts the lanes' windows. Pure; not thread-safe.
+// TCP connections of one path differ in speed, by ten times after a loss: a lane's speed is its share of what was acknowledged lately, and
+// near the end of the queue a slow lane gets no frame that the others would finish sooner.
 
 #include <cstdint>
 #include <deque>
@@ -34,7 +36,8 @@ class FrameLanes {
     unsigned lane;
     FrameRecord frame;
   };
-  // The next frame in the queue and the open lane with most room, or nothing when no lane has any.
+  // The next frame in the queue and the open lane with room that will be through with it first; nothing when no lane has room, or when
+  // it is better to wait for one that has none.
   std::optional<Assignment> assign();
   // The lane has passed `frames` more frames to the kernel.
   void on_written(unsigned lane, std::size_t frames);
@@ -56,14 +59,23 @@ class FrameLanes {
     std::uint64_t acknowledged = 0;  // since it was opened
     std::size_t window = kStreamWindowBytes;
     bool was_held_by_window = false;
+    double speed = 1.0;  // bytes acknowledged lately, older ones counting less; only the ratio between lanes means anything
   };
+  using Lanes = std::map<unsigned, Lane>;
 
   [[nodiscard]] bool has_room(Lane& lane, std::size_t bytes) const;
+  // When the lane will be through with this frame behind what it has, in units of its speed.
+  [[nodiscard]] double finish(const Lane& lane, std::size_t bytes) const;
+  // When all lanes together will be through with everything, in the same units.
+  [[nodiscard]] double finish_all() const;
+  [[nodiscard]] double speed_min() const;
+  void learn_speed(Lane& lane, std::size_t acknowledged);
 
   std::size_t bytes_max_;
   std::deque<FrameRecord> queue_;
-  std::map<unsigned, Lane> lanes_;
+  Lanes lanes_;
   std::size_t bytes_ = 0;
+  double speeds_ = 0.0;  // sum over the open lanes
   std::uint64_t acknowledged_ = 0;
   std::uint64_t resent_ = 0;
 };

@@ -1,5 +1,7 @@
-// How much of a link an exchange of raw fp32 between two gateways uses. Each site sends every value once in each direction: contributions
-// for the chunks that the other owns, sums of those that it owns.
+// How much of a link an exchange of raw fp32 between two gateways uses. Each site sends as many bytes as the tensors have: contributions
+// for the chunks that the other owns, sums of those that it owns. The time is that of the whole round, from "both have their delta" to
+// "both have applied the update"; the bytes are those of the gateways' sockets with the headers of full segments, without what TCP sent
+// again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,6 +25,9 @@ constexpr std::array<LinkUse, 3> kLinkUses = {{
     {"link-loss-0.1", 500, 50, 0.001, 0.80},
     {"link-loss-1", 500, 100, 0.01, 0.70},
 }};
+
+// A full segment on the wire over what it carries: the link's rate counts the former.
+constexpr double kIpPerPayload = 1500.0 / 1448.0;
 
 support::PathShape shape_of(const LinkUse& use) {
   support::PathShape shape;
@@ -76,14 +81,14 @@ Result<std::vector<WanRow>> measure_link_use(const WanCase& self, const WanBench
   SLUICE_TRY(const auto status, rig->fleet().status(0));
   const double rate = use.rate_mbit * 1e6;
   const double payload_bits = (sent_after - sent_before) * 8.0 / options.rounds;
-  const double share = payload_bits / median(seconds) / rate;
-  const double ip_share =
+  const double goodput = payload_bits / median(seconds);
+  const double share = goodput * kIpPerPayload / rate;
+  const double carried =
       static_cast<double>(counted.delivered_bytes - counted_before.delivered_bytes) * 8.0 / options.rounds / median(seconds) / rate;
   WanRow row{self.name, self.what, "", fmt::format(">= {:.0f} %", use.target * 100), share >= use.target, {}};
-  const std::string against = iperf ? fmt::format("{:.2f}x iperf3 ({:.0f} Mbit/s)", payload_bits / median(seconds) / *iperf, *iperf * 1e-6)
-                                    : "iperf3: " + iperf.error().detail;
-  row.figure = fmt::format("{:.1f} % ({:.0f} Mbit/s payload, {:.1f} % with headers), {}", share * 100, share * use.rate_mbit,
-                           ip_share * 100, against);
+  const std::string against =
+      iperf ? fmt::format("{:.2f}x iperf3 ({:.0f} Mbit/s)", goodput / *iperf, *iperf * 1e-6) : "iperf3: " + iperf.error().detail;
+  row.figure = fmt::format("{:.1f} % of the link, {:.0f} Mbit/s of payload, {}", share * 100, goodput * 1e-6, against);
   row.detail = {{"rate_mbit", use.rate_mbit},
                 {"rtt_ms", use.rtt_ms},
                 {"loss", use.loss},
@@ -91,8 +96,9 @@ Result<std::vector<WanRow>> measure_link_use(const WanCase& self, const WanBench
                 {"streams", options.streams},
                 {"congestion", options.congestion},
                 {"seconds", seconds},
-                {"payload_share", share},
-                {"ip_share", ip_share},
+                {"link_share", share},
+                {"payload_mbit", goodput * 1e-6},
+                {"carried_share", carried},
                 {"iperf3_mbit", iperf ? nlohmann::json(*iperf * 1e-6) : nlohmann::json()},
                 {"segments_sent", counted.sent - counted_before.sent},
                 {"segments_lost", counted.lost - counted_before.lost},

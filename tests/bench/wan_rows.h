@@ -20,7 +20,7 @@ struct WanBenchOptions {
   std::filesystem::path directory;  // for logs and state; each row has its own below it
   unsigned rounds = 3;              // measured, after a first one that warms up
   double mib = 256.0;               // of fp32 in the exchange of the link rows
-  unsigned streams = 8;
+  unsigned streams = 4;  // the gateway's default
   std::string congestion = "bbr";
 };
 

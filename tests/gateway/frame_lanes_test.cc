@@ -59,6 +59,56 @@ TEST(FrameLanes, AFrameLargerThanTheBacklogNeedNotWaitForAcknowledgements) {
   EXPECT_TRUE(lanes.assign().has_value());
 }
 
+// Frames given to a slow lane at the end of a round made all others wait for them.
+TEST(FrameLanes, ASlowLaneDoesNotHoldUpTheEnd) {
+  FrameLanes lanes(kFrameQueueBytes);
+  lanes.open_lane(1);
+  lanes.open_lane(2);
+  constexpr std::uint32_t kFrames = 100;
+  for (std::uint32_t chunk = 0; chunk < kFrames; ++chunk) ASSERT_TRUE(lanes.push(sized(chunk, 1'000'000)));
+  std::map<unsigned, std::vector<std::uint32_t>> given;
+  std::map<unsigned, std::size_t> acknowledged;
+  const auto fill = [&] {
+    while (const auto assignment = lanes.assign()) {
+      lanes.on_written(assignment->lane, 1);
+      given[assignment->lane].push_back(assignment->frame.envelope.chunk);
+    }
+  };
+  fill();
+  // Lane 1 passes ten frames while lane 2 passes one.
+  int idle_turns = 0;  // of lane 1
+  for (int turn = 1; lanes.bytes() > 0 && turn < 1000; ++turn) {
+    const unsigned lane = turn % 11 == 0 ? 2 : 1;
+    if (acknowledged[lane] < given[lane].size()) {
+      ASSERT_TRUE(lanes.on_acknowledged(lane, ++acknowledged[lane]));
+    } else if (lane == 1) {
+      ++idle_turns;
+    }
+    fill();
+  }
+  EXPECT_EQ(lanes.bytes(), 0U);
+  EXPECT_EQ(given[1].size() + given[2].size(), kFrames);
+  EXPECT_GE(given[2].size(), 5U);  // it is used while there is plenty
+  EXPECT_LE(idle_turns, 20);       // and holds nothing up for longer than two of its frames
+}
+
+TEST(FrameLanes, ALaneThatIsAloneIsUsedHoweverSlow) {
+  FrameLanes lanes(kFrameQueueBytes);
+  lanes.open_lane(1);
+  lanes.open_lane(2);
+  for (std::uint32_t chunk = 0; chunk < 40; ++chunk) ASSERT_TRUE(lanes.push(sized(chunk, 100'000)));
+  std::size_t count = 0;
+  while (const auto assignment = lanes.assign()) {
+    lanes.on_written(assignment->lane, 1);
+    if (assignment->lane == 1) {
+      ASSERT_TRUE(lanes.on_acknowledged(1, ++count));
+    }
+  }
+  lanes.close_lane(1);
+  ASSERT_TRUE(lanes.push(sized(100, 100'000)));
+  EXPECT_TRUE(lanes.assign().has_value());
+}
+
 TEST(FrameLanes, TheWindowGrowsOnlyWhenItIsWhatHoldsTheLaneBack) {
   FrameLanes lanes(kFrameQueueBytes);
   lanes.open_lane(1);
