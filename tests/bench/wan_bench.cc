@@ -1,7 +1,7 @@
 // wan_bench: what the gateways do with a WAN, in numbers, over the packet emulator of tests/support with iperf3 beside it. Needs root.
 //
 //     ./run bench wan                      every row
-//     ./run bench wan --case link-clean    one of them; --list names them
+//     ./run bench wan --case link-clean    one of them; --list names them, the beginning of a name is enough
 //     ./run bench wan --json out.json      every number that was measured
 //
 // Rates count IP bytes, as a link does; with an MTU of 1500, TCP carries at most 96.5 % of them.
@@ -66,6 +66,13 @@ int run_cases(const std::vector<WanCase>& cases, const WanBenchOptions& options,
   return has_failed ? 1 : 0;
 }
 
+std::vector<WanCase> all_cases() {
+  std::vector<WanCase> cases = link_use_cases();
+  for (auto& each : estimate_cases()) cases.push_back(std::move(each));
+  for (auto& each : training_cases()) cases.push_back(std::move(each));
+  return cases;
+}
+
 std::string names_of(const std::vector<WanCase>& cases) {
   std::string names;
   for (const WanCase& each : cases) names += fmt::format("  {:<18} {}\n", each.name, each.what);
@@ -82,13 +89,15 @@ int run(int argc, char** argv) {
   options.self = std::filesystem::read_symlink("/proc/self/exe").string();
   options.program = (std::filesystem::path(options.self).parent_path().parent_path().parent_path() / "gateway" / "sluice").string();
   options.directory = std::filesystem::temp_directory_path() / fmt::format("sluice-wan-{}", ::getpid());
-  app.add_option("--case", chosen, "Row to measure; may be given again (default: all)");
+  app.add_option("--case", chosen, "Row to measure, or the beginning of its name; may be given again (default: all)");
   app.add_flag("--list", is_list, "Only name the rows");
   app.add_option("--json", json_file, "File for the results");
   app.add_option("--rounds", options.rounds, "Measured rounds of each row")->check(CLI::Range(1, 1000));
   app.add_option("--mib", options.mib, "MiB of fp32 values exchanged in the link rows")->check(CLI::PositiveNumber);
   app.add_option("--streams", options.streams, "Bulk connections of each link")->check(CLI::Range(1, 32));
   app.add_option("--congestion", options.congestion, "TCP congestion control")->check(CLI::IsMember({"bbr", "cubic"}));
+  app.add_option("--scenarios", options.scenarios, "JSON file with measured WANs for the rows `scenario`")->check(CLI::ExistingFile);
+  app.add_option("--scenario-scale", options.scenario_scale, "Their rates are divided by this")->check(CLI::PositiveNumber);
   app.add_option("--program", options.program, "The program sluice");
   app.add_option("--agent", agent.gateway)->group("");
   app.add_option("--site", agent.site)->group("");
@@ -96,7 +105,7 @@ int run(int argc, char** argv) {
   app.add_option("--values", agent.values)->group("");
   CLI11_PARSE(app, argc, argv);
   if (!agent.gateway.empty()) return run_exchange_agent(agent);
-  std::vector<WanCase> cases = link_use_cases();
+  std::vector<WanCase> cases = all_cases();
   if (is_list) {
     fmt::print("{}", names_of(cases));
     return 0;
@@ -106,9 +115,11 @@ int run(int argc, char** argv) {
     return 1;
   }
   if (!chosen.empty()) {
-    std::erase_if(cases, [&](const WanCase& each) { return std::ranges::find(chosen, each.name) == chosen.end(); });
+    std::erase_if(cases, [&](const WanCase& each) {
+      return std::ranges::none_of(chosen, [&](const std::string& name) { return each.name.starts_with(name); });
+    });
     if (cases.empty()) {
-      fmt::print(stderr, "no such row; there are:\n{}", names_of(link_use_cases()));
+      fmt::print(stderr, "no such row; there are:\n{}", names_of(all_cases()));
       return 2;
     }
   }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 
-#include "tests/bench/wan_rig.h"
 #include "tests/bench/wan_rows.h"
 
 namespace sluice::bench {
@@ -37,28 +36,15 @@ support::PathShape shape_of(const LinkUse& use) {
   return shape;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-RigOptions rig_options(const WanCase& self, const WanBenchOptions& options) {
-  RigOptions rig;
-  rig.self = options.self;
-  rig.program = options.program;
-  rig.directory = options.directory / self.name;
-  rig.values = static_cast<std::uint64_t>(options.mib * 1024.0 * 1024.0 / 4.0);
+RigOptions link_options(const WanCase& self, const WanBenchOptions& options) {
+  RigOptions rig = rig_options(self, options, static_cast<std::uint64_t>(options.mib * 1024.0 * 1024.0 / 4.0));
   rig.fleet.compression = "{mode: fixed, bits: 8, warmup_rounds: 0, codec: raw32}";
-  rig.fleet.round = "{deadline: 120s, open_grace: 30s, commit_deadline: 60s}";
-  rig.fleet.streams = options.streams;
-  rig.fleet.wan = ", congestion: " + options.congestion;
-  rig.fleet.extra = "log: {level: warning}\n";
   return rig;
 }
 
 Result<std::vector<WanRow>> measure_link_use(const WanCase& self, const WanBenchOptions& options) {
   const LinkUse& use = *std::ranges::find(kLinkUses, self.name, [](const LinkUse& each) { return std::string(each.name); });
-  SLUICE_TRY(auto rig, WanRig::start(rig_options(self, options),
+  SLUICE_TRY(auto rig, WanRig::start(link_options(self, options),
                                      [&](support::WanEmulator& wan) { wan.set_both(SiteId(0), SiteId(1), shape_of(use)); }));
   IperfPlan plan;
   plan.congestion = options.congestion;

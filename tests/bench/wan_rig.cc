@@ -28,6 +28,11 @@ Result<support::ChildProcess> start_in(const support::WanEmulator& wan, SiteId s
   return support::ChildProcess::start(options);
 }
 
+double number_or_zero(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
 // Everything that the child prints until it ends.
 Result<nlohmann::json> read_all(support::ChildProcess& child, std::chrono::seconds limit) {
   std::string text;
@@ -117,15 +122,69 @@ Status WanRig::start_gateways() {
   return {};
 }
 
+Result<TeamRound> WanRig::round() {
+  SLUICE_TRY(auto round, team_->round());
+  ++rounds_;
+  return round;
+}
+
+// The gateways publish at most every 50 ms and at least every second.
+Result<nlohmann::json> WanRig::status_after(std::uint16_t site, unsigned round) {
+  SLUICE_CHECK_OK(fleet_->wait_status(site, "the last round", std::chrono::seconds(10), [&](const nlohmann::json& status) {
+    return status["round"].get<unsigned>() >= round && !status["rounds"].empty() &&
+           status["rounds"].back()["round"].get<unsigned>() >= round;
+  }));
+  return fleet_->status(site);
+}
+
 Result<double> WanRig::sent_bytes(std::uint16_t from, std::uint16_t to, unsigned rounds) {
-  // The gateways publish at most every 50 ms and at least every second.
-  SLUICE_CHECK_OK(fleet_->wait_status(from, "the last round", std::chrono::seconds(10),
-                                      [&](const nlohmann::json& status) { return status["round"].get<unsigned>() >= rounds; }));
-  SLUICE_TRY(const auto status, fleet_->status(from));
+  SLUICE_TRY(const auto status, status_after(from, rounds));
   for (const auto& link : status["links"]) {
     if (link["peer"] == support::GatewayFleet::site_name(to)) return link["sent_bytes"].get<double>();
   }
   return fail(ErrorCode::kNotFound, "read status", "no such link");
+}
+
+Result<RoundFigures> WanRig::measured_round() {
+  SLUICE_CHECK_OK(round().map([](const TeamRound&) {}));
+  RoundFigures figures;
+  figures.round = rounds_;
+  for (std::uint16_t from = 0; from < options_.sites; ++from) {
+    SLUICE_TRY(const auto status, status_after(from, rounds_));
+    const auto& last = status["rounds"].back();
+    if (from == 0) {
+      figures.seconds = last["seconds"].get<double>();
+      figures.has_plan = last.contains("rate");
+    }
+    if (!last.contains("rate")) continue;
+    if (from == 0) {
+      figures.reason = last["rate"].value("text", "");
+      figures.target_bits = number_or_zero(last["rate"], "target_bits");
+      figures.budget_seconds = number_or_zero(last["rate"], "budget_seconds");
+      figures.predicted_seconds = number_or_zero(last["rate"], "predicted_seconds");
+    }
+    for (std::uint16_t to = 0; to < options_.sites; ++to) {
+      for (const auto& link : status["links"]) {
+        if (link["peer"] != support::GatewayFleet::site_name(to) || !link.contains("plan")) continue;
+        figures.links.push_back({from, to, number_or_zero(link["plan"], "budget_bytes"), number_or_zero(link["plan"], "round_bytes")});
+      }
+    }
+  }
+  return figures;
+}
+
+nlohmann::json to_json(const RoundFigures& round) {
+  nlohmann::json links = nlohmann::json::array();
+  for (const LinkFigures& link : round.links) {
+    links.push_back({{"from", link.from}, {"to", link.to}, {"budget_bytes", link.budget_bytes}, {"sent_bytes", link.sent_bytes}});
+  }
+  return {{"round", round.round},
+          {"seconds", round.seconds},
+          {"reason", round.reason},
+          {"target_bits", round.target_bits},
+          {"links", links},
+          {"budget_seconds", round.budget_seconds},
+          {"predicted_seconds", round.predicted_seconds}};
 }
 
 }  // namespace sluice::bench

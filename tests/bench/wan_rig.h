@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "base/result.h"
 #include "tests/bench/agent_team.h"
@@ -36,6 +39,27 @@ struct IperfPlan {
   std::string congestion = "bbr";  // what the gateways use by default
 };
 
+// One directed link in one round, as its sender's status tells it.
+struct LinkFigures {
+  std::uint16_t from = 0;
+  std::uint16_t to = 0;
+  double budget_bytes = 0.0;  // 0 = none
+  double sent_bytes = 0.0;
+};
+
+// A round that all sites have applied.
+struct RoundFigures {
+  unsigned round = 0;
+  double seconds = 0.0;   // at site 0, from opening to commit
+  bool has_plan = false;  // what follows is there
+  std::string reason;
+  double target_bits = 0.0;
+  double budget_seconds = 0.0;     // 0 = none
+  double predicted_seconds = 0.0;  // 0 = not known
+  std::vector<LinkFigures> links;
+};
+nlohmann::json to_json(const RoundFigures& round);
+
 // Samples what arrives over one path while it exists: Mbit/s of IP bytes in slots of 50 ms. A thread of its own.
 class PathTrace {
  public:
@@ -61,7 +85,9 @@ class WanRig {
   Result<double> iperf(SiteId from, SiteId to, const IperfPlan& plan);
   // Gateways and agents; then rounds.
   Status start_gateways();
-  Result<TeamRound> round() { return team_->round(); }
+  Result<TeamRound> round();
+  // A round, and what the gateways say of it afterwards.
+  Result<RoundFigures> measured_round();
 
   support::WanEmulator& wan() { return *wan_; }
   support::GatewayFleet& fleet() { return *fleet_; }
@@ -70,11 +96,13 @@ class WanRig {
 
  private:
   WanRig() = default;
+  Result<nlohmann::json> status_after(std::uint16_t site, unsigned round);
 
   RigOptions options_;
   std::unique_ptr<support::WanEmulator> wan_;
   std::unique_ptr<support::GatewayFleet> fleet_;
   std::optional<AgentTeam> team_;
+  unsigned rounds_ = 0;
 };
 
 }  // namespace sluice::bench

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/result.h"
+#include "tests/bench/wan_rig.h"
 
 namespace sluice::bench {
 
@@ -20,8 +21,10 @@ struct WanBenchOptions {
   std::filesystem::path directory;  // for logs and state; each row has its own below it
   unsigned rounds = 3;              // measured, after a first one that warms up
   double mib = 256.0;               // of fp32 in the exchange of the link rows
-  unsigned streams = 4;  // the gateway's default
+  unsigned streams = 4;             // the gateway's default
   std::string congestion = "bbr";
+  std::string scenarios;         // JSON file with measured WANs: [{"name", "sites", "gbps", "rtt_ms"}]; empty = none given
+  double scenario_scale = 20.0;  // their rates are divided by this
 };
 
 struct WanRow {
@@ -41,5 +44,15 @@ struct WanCase {
 
 // Link use by an exchange, against the link and against iperf3.
 std::vector<WanCase> link_use_cases();
+// A link's estimate after one round, against what iperf3 gets.
+std::vector<WanCase> estimate_cases();
+// Rounds in automatic mode: a link's bandwidth steps down and up; one site is slow; measured WANs against the plan.
+std::vector<WanCase> training_cases();
+
+double median(std::vector<double> values);
+// The parts of a rig that all rows share; `values` fp32 parameters a site.
+RigOptions rig_options(const WanCase& self, const WanBenchOptions& options, std::uint64_t values);
+// "not available": the reason stands where the figure would.
+WanRow unavailable_row(const WanCase& self, const std::string& reason, const std::string& target);
 
 }  // namespace sluice::bench
