@@ -109,9 +109,10 @@ struct FrameEncoder::Impl {
     header.nonzeros = static_cast<std::uint32_t>(std::count_if(integers.begin(), integers.end(), [](std::int32_t q) { return q != 0; }));
     CodedPayload dense;
     dense.is_too_large = true;
-    if (!integers.empty()) dense = encode_dense(kernels, plan_dense(kernels, integers), source, integers.size(), workspace);
+    const std::size_t count = integers.size();
+    if (count != 0) dense = encode_dense(kernels, plan_dense(kernels, integers, count), source, count, workspace);
     second.assign(dense.payload.begin(), dense.payload.end());
-    const CodedPayload sparse = encode_sparse(kernels, source, integers.size(), workspace);
+    const CodedPayload sparse = encode_sparse(kernels, source, count, workspace);
     const std::size_t plain_bytes = integers.size_bytes();
     const std::size_t dense_bytes = dense.is_too_large ? plain_bytes + 1 : second.size();
     if (sparse.payload.size() <= std::min(dense_bytes, plain_bytes)) return finish_coded(header, Codec::kGridSparse, sparse);
@@ -141,7 +142,7 @@ struct FrameEncoder::Impl {
     sample_integers(kernels, source, count, sample);
     const bool sparse = is_sparse_sample(sample);
     CodedPayload coded = sparse ? encode_sparse(kernels, source, count, workspace)
-                                : encode_dense(kernels, plan_dense(kernels, sample), source, count, workspace);
+                                : encode_dense(kernels, plan_dense(kernels, sample, count), source, count, workspace);
     if (coded.failed_value != 0) return non_finite(header.chunk, first_non_finite(source, coded.failed_value - 1, count));
     header.squared_error += coded.squares * error_unit(source);
     header.nonzeros = coded.nonzeros;

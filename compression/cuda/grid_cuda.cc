@@ -124,7 +124,7 @@ struct GridCuda::Impl {
       const std::span<const std::int32_t> of_chunk(sample.data() + std::size_t{chunk} * kSampleValues, kSampleValues);
       results[chunk].is_skipped = results[chunk].value_count <= kSampleValues || is_sparse_sample(of_chunk) ? 1U : 0U;
       if (results[chunk].is_skipped != 0) continue;
-      plans[chunk] = plan_dense(best_kernels(), of_chunk);
+      plans[chunk] = plan_dense(best_kernels(), of_chunk, results[chunk].value_count);
       device_models[chunk] = device_model(plans[chunk].model, plans[chunk].low_bits);
     }
     SLUICE_CHECK_OK(models.reserve(count));

@@ -14,8 +14,10 @@
 #include <bit>
 #include <cstring>
 
+#include "compression/internal/escape_rows.h"
 #include "compression/internal/grid_kernels.h"
 #include "compression/internal/grid_value.h"
+#include "compression/internal/row_functions.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::compression::HWY_NAMESPACE {
@@ -218,6 +220,33 @@ HWY_INLINE __mmask64 split_low_bits(RowVectors& row, std::uint32_t low_bits, std
   return set;
 }
 
+// The escapes of up to kEscapeRows rows, as bytes: at 3 bits every fourth row has one, so they are packed without a branch.
+// Filled from its end, like the list they go to.
+class EscapeBytes {
+ public:
+  HWY_INLINE void push(__mmask64 escaped, __m512i bytes) {
+    const auto count = static_cast<std::uint64_t>(_mm_popcnt_u64(escaped));
+    first_ -= count;
+    _mm512_mask_storeu_epi8(first_, first_lanes(count), _mm512_maskz_compress_epi8(escaped, bytes));
+  }
+
+  // Moves all to the list that ends at `escapes`.
+  HWY_INLINE void drain(std::int32_t*& escapes) {
+    const auto count = static_cast<std::size_t>(bytes_ + sizeof bytes_ - first_);
+    escapes -= count;
+    for (std::size_t at = 0; at < count; at += 16) {
+      const __m512i integers = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(first_ + at)));
+      _mm512_mask_storeu_epi32(escapes + at, static_cast<__mmask16>(first_lanes(std::min<std::size_t>(16, count - at))), integers);
+    }
+    first_ = bytes_ + sizeof bytes_;
+  }
+
+ private:
+  alignas(64) std::int8_t bytes_[kEscapeRows * kRowValues];
+  std::int8_t padding_[64];  // readable behind the end
+  std::int8_t* first_ = bytes_ + sizeof bytes_;
+};
+
 HWY_NOINLINE void push_escapes(const RowVectors& row, __mmask64 escaped, std::int32_t*& escapes) {
   alignas(64) std::int32_t integers[64];
   for (int v = 0; v < 4; ++v) _mm512_store_si512(integers + 16 * v, row.q[v]);
@@ -235,7 +264,7 @@ HWY_NOINLINE std::size_t encode_rows_of(const GridModel& model, const GridSource
   const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
   const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
   __m512 squares = _mm512_load_ps(state.squares.data());
-  std::int32_t* escapes = state.escapes;
+  EscapeBytes queue;
   std::uint64_t nonzeros = 0;
   std::size_t failed = 0;
   const std::uint32_t low_bits = state.low_bits;
@@ -248,25 +277,31 @@ HWY_NOINLINE std::size_t encode_rows_of(const GridModel& model, const GridSource
     RowVectors high = row;
     __mmask64 low_set = 0;
     if constexpr (kHasLowBits) low_set = split_low_bits(high, low_bits, planes + std::size_t{8} * low_bits * row_index);
-    __m512i bytes = pack_bytes(high);
+    const __m512i bytes = pack_bytes(high);
     const __m512i symbols = _mm512_min_epu8(_mm512_add_epi8(bytes, half_width), escape);
     const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
-    if (escaped != 0) [[unlikely]] {
+    // -128, -127 and 127 may be values beyond a byte, or none at all.
+    const __mmask64 large = _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(127)), _mm512_set1_epi8(2));
+    if (large != 0) [[unlikely]] {
       if (!rows_source.settle(row)) {
         failed = row_index + 1;
         break;
       }
       high = row;
       if constexpr (kHasLowBits) low_set = split_low_bits(high, low_bits, planes + std::size_t{8} * low_bits * row_index);
-      push_escapes(high, escaped, escapes);
+      queue.drain(state.escapes);
+      push_escapes(high, escaped, state.escapes);
+    } else {
+      queue.push(escaped, bytes);
     }
+    if (row_index % kEscapeRows == 0) queue.drain(state.escapes);
     rows_source.store_residual(at, row, squares);
     nonzeros += static_cast<std::uint64_t>(_mm_popcnt_u64(_mm512_test_epi8_mask(bytes, bytes) | low_set));
     encoder.encode(symbols);
   }
+  queue.drain(state.escapes);
   _mm512_store_ps(state.squares.data(), squares);
   state.nonzeros += static_cast<std::uint32_t>(nonzeros);
-  state.escapes = escapes;
   encoder.save(state);
   return failed;
 }
@@ -294,9 +329,9 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
 class RowDecoder {
  public:
   RowDecoder(const GridModel& model, const DecodeState& state)
-      : frequency_(_mm512_load_si512(model.frequency.data())),
-        symbol_(model.symbol_of.data()),
+      : symbol_(model.symbol_of.data()),
         rank_(model.rank_of.data()),
+        slots_(model.frequency_of.data()),
         high_(_mm512_load_si512(state.high.data())),
         low_(_mm512_load_si512(state.low.data())) {}
 
@@ -304,9 +339,10 @@ class RowDecoder {
   HWY_INLINE __m512i decode(const std::uint8_t*& in) {
     const __m512i even = _mm512_set1_epi16(0xff);
     const __mmask64 upper = _mm512_movepi8_mask(low_);
-    const __m512i symbols = symbol_.look_up(low_, upper);
+    // The time of a row is the latency from one low byte to the next, so the frequency has a table of its own.
+    const __m512i frequency = slots_.look_up(low_, upper);
     const __m512i rank = rank_.look_up(low_, upper);
-    const __m512i frequency = _mm512_permutexvar_epi8(symbols, frequency_);
+    const __m512i symbols = symbol_.look_up(low_, upper);
     const __m512i x_even = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_and_si512(high_, even), _mm512_and_si512(frequency, even)),
                                             _mm512_and_si512(rank, even));
     const __m512i x_odd =
@@ -326,8 +362,7 @@ class RowDecoder {
   }
 
  private:
-  __m512i frequency_;
-  ByteTable symbol_, rank_;
+  ByteTable symbol_, rank_, slots_;
   __m512i high_, low_;
 };
 
@@ -354,6 +389,9 @@ class RowSink {
       store_vector(at + 48, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3)));
     }
   }
+
+  // An escape at a place that got a 0 before.
+  HWY_INLINE void deliver(std::size_t at, std::int32_t integer) const { deliver_integer<Kind>(sink_, at, integer); }
 
   HWY_INLINE void store_row(std::size_t at, const RowVectors& row) const {
     for (int v = 0; v < 4; ++v) {
@@ -389,17 +427,21 @@ class RowSink {
   __m512 step_;
 };
 
-// A row with escapes or low bits, as whole integers. False when an escape is missing or beyond the limit.
+// A row with low bits, as whole integers. False when an escape is missing or beyond the limit.
 HWY_INLINE bool expand_row(DecodeState& state, int half_width, __m512i bytes, __mmask64 escaped, std::size_t row_index, RowVectors& row) {
-  alignas(64) std::int32_t integers[64];
-  _mm512_store_si512(integers, _mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes)));
-  _mm512_store_si512(integers + 16, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 1)));
-  _mm512_store_si512(integers + 32, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 2)));
-  _mm512_store_si512(integers + 48, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3)));
-  for (__mmask64 left = escaped; left != 0; left = _blsr_u64(left)) {
-    if (!read_escape(state, half_width, integers[_tzcnt_u64(left)])) return false;
+  row.q[0] = _mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes));
+  row.q[1] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 1));
+  row.q[2] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 2));
+  row.q[3] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3));
+  if (escaped != 0) [[unlikely]] {
+    alignas(64) std::int32_t integers[64];
+    for (int v = 0; v < 4; ++v) _mm512_store_si512(integers + 16 * v, row.q[v]);
+    for (__mmask64 left = escaped; left != 0; left = _blsr_u64(left)) {
+      if (!read_escape(state, half_width, integers[_tzcnt_u64(left)])) return false;
+    }
+    for (int v = 0; v < 4; ++v) row.q[v] = _mm512_load_si512(integers + 16 * v);
   }
-  for (int v = 0; v < 4; ++v) row.q[v] = _mm512_slli_epi32(_mm512_load_si512(integers + 16 * v), state.low_bits);
+  for (int v = 0; v < 4; ++v) row.q[v] = _mm512_slli_epi32(row.q[v], state.low_bits);
   const std::uint8_t* planes = state.planes + std::size_t{8} * state.low_bits * row_index;
   for (std::uint32_t bit = 0; bit < state.low_bits; ++bit) {
     std::uint64_t plane = 0;
@@ -416,58 +458,93 @@ HWY_INLINE bool expand_row(DecodeState& state, int half_width, __m512i bytes, __
   return true;
 }
 
+// Symbols of the next row; false when the bytes end too early.
+HWY_INLINE bool next_row(RowDecoder& decoder, const std::uint8_t*& in, const std::uint8_t* in_end, std::uint8_t* tail, __m512i& symbols) {
+  const auto left = static_cast<std::size_t>(in_end - in);
+  if (left >= kRowValues) [[likely]] {
+    symbols = decoder.decode(in);
+    return true;
+  }
+  std::memcpy(tail, in, left);
+  const std::uint8_t* tail_in = tail;
+  symbols = decoder.decode(tail_in);
+  const auto used = static_cast<std::size_t>(tail_in - tail);
+  in += std::min(used, left);
+  return used <= left;
+}
+
 template <SinkKind Kind>
 HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   RowDecoder decoder(model, state);
   const RowSink<Kind> to(sink);
   const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
   const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
-  const bool has_low_bits = state.low_bits != 0;
+  EscapeRows escapes;
+  alignas(64) std::uint8_t tail[2 * kRowValues] = {};
   const std::uint8_t* in = state.in;
   const std::uint8_t* const in_end = state.in_end;
-  alignas(64) std::uint8_t tail[2 * kRowValues] = {};
-  for (std::size_t row_index = 0; row_index < rows; ++row_index) {
-    const std::size_t at = row_index * kRowValues;
-    to.prefetch(at);
-    __m512i symbols;
-    const auto left = static_cast<std::size_t>(in_end - in);
-    if (left >= kRowValues) [[likely]] {
-      symbols = decoder.decode(in);
-    } else {
-      std::memcpy(tail, in, left);
-      const std::uint8_t* tail_in = tail;
-      symbols = decoder.decode(tail_in);
-      const auto used = static_cast<std::size_t>(tail_in - tail);
-      if (used > left) return false;
-      in += used;
+  for (std::size_t first = 0; first < rows; first += kEscapeRows) {
+    const std::size_t last = std::min(first + kEscapeRows, rows);
+    for (std::size_t row_index = first; row_index < last; ++row_index) {
+      const std::size_t at = row_index * kRowValues;
+      to.prefetch(at);
+      __m512i symbols;
+      if (!next_row(decoder, in, in_end, tail, symbols)) return false;
+      const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
+      to.store(at, _mm512_maskz_sub_epi8(_knot_mask64(escaped), symbols, half_width));
+      escapes.note(row_index, escaped);
     }
-    const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
-    const __m512i bytes = _mm512_sub_epi8(symbols, half_width);
-    if (has_low_bits || escaped != 0) [[unlikely]] {
-      RowVectors row;
-      if (!expand_row(state, model.half_width(), bytes, escaped, row_index, row)) return false;
-      to.store_row(at, row);
-    } else {
-      to.store(at, bytes);
-    }
+    const auto deliver = [&](std::size_t at, std::int32_t integer) HWY_ATTR { to.deliver(at, integer); };
+    if (!escapes.fill(state, model.half_width(), deliver)) return false;
   }
   state.in = in;
   decoder.save(state);
   return true;
 }
 
+// The same for rows with low bits, and for steps so small that a 0 and then an escape would not add up like the escape alone.
+template <SinkKind Kind>
+HWY_NOINLINE bool decode_whole_rows_to(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
+  RowDecoder decoder(model, state);
+  const RowSink<Kind> to(sink);
+  const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
+  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
+  alignas(64) std::uint8_t tail[2 * kRowValues] = {};
+  const std::uint8_t* in = state.in;
+  const std::uint8_t* const in_end = state.in_end;
+  for (std::size_t row_index = 0; row_index < rows; ++row_index) {
+    const std::size_t at = row_index * kRowValues;
+    to.prefetch(at);
+    __m512i symbols;
+    if (!next_row(decoder, in, in_end, tail, symbols)) return false;
+    RowVectors row;
+    const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
+    if (!expand_row(state, model.half_width(), _mm512_sub_epi8(symbols, half_width), escaped, row_index, row)) return false;
+    to.store_row(at, row);
+  }
+  state.in = in;
+  decoder.save(state);
+  return true;
+}
+
+template <SinkKind Kind>
+bool decode_rows_with(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
+  const bool whole = state.low_bits != 0 || (Kind == SinkKind::kFloatAdd && !is_normal(sink.scaled_step));
+  return whole ? decode_whole_rows_to<Kind>(model, sink, rows, state) : decode_rows_to<Kind>(model, sink, rows, state);
+}
+
 bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   switch (sink.kind) {
     case SinkKind::kFloatSet:
-      return decode_rows_to<SinkKind::kFloatSet>(model, sink, rows, state);
+      return decode_rows_with<SinkKind::kFloatSet>(model, sink, rows, state);
     case SinkKind::kFloatAdd:
-      return decode_rows_to<SinkKind::kFloatAdd>(model, sink, rows, state);
+      return decode_rows_with<SinkKind::kFloatAdd>(model, sink, rows, state);
     case SinkKind::kInteger16Add:
-      return decode_rows_to<SinkKind::kInteger16Add>(model, sink, rows, state);
+      return decode_rows_with<SinkKind::kInteger16Add>(model, sink, rows, state);
     case SinkKind::kInteger32Set:
-      return decode_rows_to<SinkKind::kInteger32Set>(model, sink, rows, state);
+      return decode_rows_with<SinkKind::kInteger32Set>(model, sink, rows, state);
     case SinkKind::kInteger32Add:
-      return decode_rows_to<SinkKind::kInteger32Add>(model, sink, rows, state);
+      return decode_rows_with<SinkKind::kInteger32Add>(model, sink, rows, state);
   }
   return false;
 }

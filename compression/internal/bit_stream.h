@@ -45,6 +45,22 @@ class BitWriter {
     write(z & ((std::uint32_t{1} << order) - 1), order);
   }
 
+  // A sign bit, then `z` as write_exp_golomb would: the escapes of a dense chunk.
+  void write_signed_exp_golomb(bool negative, std::uint32_t z, unsigned order) {
+    const std::uint32_t high = (z >> order) + 1;
+    const auto length = static_cast<unsigned>(std::bit_width(high)) - 1;
+    if (2 * length + 2 + order > 56) [[unlikely]] {
+      write(negative ? 1 : 0, 1);
+      write_exp_golomb(z, order);
+      return;
+    }
+    // Zeros, a one, the lower bits of `high`, the lower bits of z, in one piece.
+    const std::uint64_t low = z & ((std::uint32_t{1} << order) - 1);
+    const std::uint64_t rest = (high - (std::uint32_t{1} << length)) | low << length;
+    const std::uint64_t code = (std::uint64_t{1} << length) | rest << (length + 1);
+    write((negative ? 1U : 0U) | code << 1, 2 * length + 2 + order);
+  }
+
   [[nodiscard]] std::size_t bit_count() const { return 8 * static_cast<std::size_t>(to_ - begin_) + used_; }
   // Bytes used, the last one padded with zero bits.
   [[nodiscard]] std::size_t byte_count() const { return (bit_count() + 7) / 8; }
@@ -107,6 +123,27 @@ class BitReader {
     const std::uint64_t rest = read(parameter + 1);
     sign = rest >> parameter;
     return high << parameter | static_cast<std::uint32_t>(rest & ((std::uint64_t{1} << parameter) - 1));
+  }
+
+  // What write_signed_exp_golomb wrote.
+  std::uint32_t read_signed_exp_golomb(unsigned order, bool& negative) {
+    if (at_ + 64 <= bits_) [[likely]] {
+      const std::uint64_t bits = window();
+      const auto length = static_cast<unsigned>(std::countr_zero((bits >> 1) | std::uint64_t{1} << 55));
+      if (2 * length + 2 + order <= 56 && length <= 30) [[likely]] {
+        at_ += 2 * length + 2 + order;
+        negative = (bits & 1U) != 0;
+        const std::uint64_t rest = bits >> (length + 2);
+        const std::uint64_t high = (std::uint64_t{1} << length | (rest & ((std::uint64_t{1} << length) - 1))) - 1;
+        const std::uint64_t value = high << order | ((rest >> length) & ((std::uint64_t{1} << order) - 1));
+        if (value < (std::uint64_t{1} << 31)) [[likely]]
+          return static_cast<std::uint32_t>(value);
+        fail_reading();
+        return 0;
+      }
+    }
+    negative = read(1) != 0;
+    return read_exp_golomb(order);
   }
 
   std::uint32_t read_exp_golomb(unsigned order) {

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "compression/internal/grid_value.h"
+#include "compression/internal/model_fit.h"
 
 // Frame layout, built from the end backward, because the rANS coder walks backward and its bytes then need no second copy:
 //     header 48 | frequencies 2K+2 | escapes | lane states 128 | rANS bytes | planes 8 * low_bits * rows | hash 8
@@ -44,9 +45,8 @@ std::size_t write_escapes(std::span<const std::int32_t> escapes, std::int32_t ha
   bytes.resize(std::max(bytes.size(), escapes.size() * 9 + 16));
   BitWriter writer(bytes.data());
   for (const std::int32_t integer : escapes) {
-    writer.write(integer < 0 ? 1 : 0, 1);
     const std::uint32_t magnitude = integer < 0 ? 0U - static_cast<std::uint32_t>(integer) : static_cast<std::uint32_t>(integer);
-    writer.write_exp_golomb(magnitude - static_cast<std::uint32_t>(half_width) - 1U, order);
+    writer.write_signed_exp_golomb(integer < 0, magnitude - static_cast<std::uint32_t>(half_width) - 1U, order);
   }
   bit_count = writer.bit_count();
   return writer.byte_count();
@@ -75,31 +75,9 @@ void recover_integers(const GridKernels& kernels, const DensePlan& plan, std::si
   SLUICE_ASSERT(decoded, "rows coded in this call must decode");
 }
 
-// Deltas are nearly always symmetric: averaging each pair then halves the noise of the sample. Kept apart where the pairs differ by more
-// than chance explains (chi-square above twice its degrees of freedom).
-void make_symmetric(std::span<std::uint32_t> counts) {
-  double chi = 0.0;
-  int pairs = 0;
-  for (int value = 1; value <= kGridHalfWidthMax; ++value) {
-    const double left = counts[static_cast<std::size_t>(kGridHalfWidthMax - value)];
-    const double right = counts[static_cast<std::size_t>(kGridHalfWidthMax + value)];
-    if (left + right <= 0.0) continue;
-    chi += (left - right) * (left - right) / (left + right);
-    ++pairs;
-  }
-  if (chi > 2.0 * static_cast<double>(pairs)) return;
-  for (int value = 1; value <= kGridHalfWidthMax; ++value) {
-    std::uint32_t& left = counts[static_cast<std::size_t>(kGridHalfWidthMax - value)];
-    std::uint32_t& right = counts[static_cast<std::size_t>(kGridHalfWidthMax + value)];
-    const std::uint32_t sum = left + right;
-    left = sum / 2;
-    right = sum - left;
-  }
-}
-
 }  // namespace
 
-DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> sample) {
+DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> sample, std::size_t count) {
   SLUICE_ASSERT(!sample.empty());
   DensePlan plan;
   // Whole rows for the kernels; a short rest of a small chunk is added by hand.
@@ -108,10 +86,10 @@ DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> s
   std::copy(sample.begin() + static_cast<std::ptrdiff_t>(whole), sample.end(), rest.begin());
   const std::uint64_t magnitude = kernels.total_magnitude(sample.data(), whole) + kernels.total_magnitude(rest.data(), kRowValues);
   plan.low_bits = choose_low_bits(magnitude, sample.size());
-  // A pair of symbols that together would not fill two thirds of a slot is cheaper as escapes.
-  const auto smallest = static_cast<std::uint32_t>(sample.size() * 65 / (100 * kModelSlots)) + 1;
+  // Values so rare that they are no symbols are not counted: kernels may leave out what they like of them.
+  const auto negligible = static_cast<std::uint32_t>(sample.size() / (2 * kModelSlots)) + 1;
   ValueCounts counts{};
-  kernels.count_values(sample.data(), whole, plan.low_bits, smallest, counts);
+  kernels.count_values(sample.data(), whole, plan.low_bits, negligible, counts);
   if (whole != sample.size()) {
     for (std::size_t at = whole; at < sample.size(); ++at) {
       const auto index = static_cast<std::uint32_t>((sample[at] >> plan.low_bits) + kGridHalfWidthMax);
@@ -120,23 +98,11 @@ DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> s
   }
   constexpr std::size_t kZero = kGridHalfWidthMax;
   std::uint32_t inside = counts[kZero];
-  std::size_t half_width = 1;
   for (std::size_t value = 1; value <= kZero; ++value) {
-    const bool matters = sample.size() - inside >= smallest;
-    if (!matters) counts[kZero - value] = counts[kZero + value] = 0;
-    const std::uint32_t pair = counts[kZero - value] + counts[kZero + value];
-    inside += pair;
-    if (pair >= smallest) half_width = value;
+    if (sample.size() - inside < negligible) counts[kZero - value] = counts[kZero + value] = 0;
+    inside += counts[kZero - value] + counts[kZero + value];
   }
-  make_symmetric(counts);
-  std::array<std::uint32_t, kModelSymbolsMax> symbols{};
-  std::uint32_t coded = 0;
-  for (std::size_t symbol = 0; symbol <= 2 * half_width; ++symbol) {
-    symbols[symbol] = counts[kZero - half_width + symbol];
-    coded += symbols[symbol];
-  }
-  symbols[2 * half_width + 1] = static_cast<std::uint32_t>(sample.size()) - coded;
-  plan.model = GridModel::from_counts(std::span<const std::uint32_t>(symbols).first(2 * half_width + 2), static_cast<int>(half_width));
+  plan.model = choose_model(sample.size() == count ? counted_shares(counts, count) : estimate_shares(counts, sample.size()));
   return plan;
 }
 

@@ -43,8 +43,8 @@ struct CodedPayload {
   std::size_t failed_value = 0;  // 0, or 1 + index of the first value of the row that is not finite; nothing else is valid then
 };
 
-// Model and low bits for integers like those of the sample. REQUIRES: sample not empty.
-DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> sample);
+// Model and low bits for `count` integers of which the sample is a part. REQUIRES: sample not empty.
+DensePlan plan_dense(const GridKernels& kernels, std::span<const std::int32_t> sample, std::size_t count);
 
 // Codes `count` values of `source`. When a value is not finite, the rows already done are undone (undo_source).
 CodedPayload encode_dense(const GridKernels& kernels, const DensePlan& plan, const GridSource& source, std::size_t count,

@@ -108,9 +108,6 @@ struct GridKernels {
                        ValueCounts& counts) = nullptr;
 };
 
-// The integer of one escape symbol (without the low bits); false when the bits end or it is beyond the limit of the frame.
-bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& integer);
-
 // Portable C++, the reference for the others.
 const GridKernels& scalar_kernels();
 // The fastest table for this machine.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compression/internal/escape_rows.h"
 #include "compression/internal/grid_kernels.h"
 #include "compression/internal/grid_value.h"
 #include "compression/internal/row_functions.h"
@@ -185,18 +186,6 @@ void count_values(const std::int32_t* integers, std::size_t count, std::uint32_t
 }
 
 }  // namespace
-
-bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& integer) {
-  const std::uint64_t negative = state.escapes->read(1);
-  const std::uint32_t beyond = state.escapes->read_exp_golomb(state.escape_order);
-  const std::int64_t magnitude = static_cast<std::int64_t>(beyond) + half_width + 1;
-  const std::int64_t signed_value = negative != 0 ? -magnitude : magnitude;
-  const std::int64_t limit = state.integer_limit;
-  const std::int64_t whole = signed_value * (std::int64_t{1} << state.low_bits);
-  if (state.escapes->failed() || whole > limit || whole < -limit - (std::int64_t{1} << state.low_bits)) return false;
-  integer = static_cast<std::int32_t>(signed_value);
-  return true;
-}
 
 const GridKernels& scalar_kernels() {
   static constexpr GridKernels kTable{"scalar", encode_rows, decode_rows, select_rows, peek, total_magnitude, count_values};

@@ -16,8 +16,8 @@ inline constexpr std::size_t kModelSymbolsMax = 2 * kGridHalfWidthMax + 2;
 
 class GridModel {
  public:
-  // Chooses frequencies for the counts of symbols 0 .. 2K + 1. REQUIRES: 1 <= K <= kGridHalfWidthMax.
-  static GridModel from_counts(std::span<const std::uint32_t> counts, int half_width);
+  // Chooses frequencies for these shares of symbols 0 .. 2K + 1. REQUIRES: 1 <= K <= kGridHalfWidthMax, shares >= 0 with sum 1.
+  static GridModel from_shares(std::span<const double> shares, int half_width);
   // False when the frequencies are not those of a model: wrong number, a zero, or a sum other than 256.
   bool set_frequencies(std::span<const std::uint8_t> frequencies, int half_width);
 
@@ -27,11 +27,12 @@ class GridModel {
 
   // Tables, padded to whole vector registers.
   alignas(64) std::array<std::uint8_t, 64> frequency{};
-  alignas(64) std::array<std::uint8_t, 64> start{};               // first index of the symbol in slot_of
-  alignas(64) std::array<std::uint16_t, 32> reciprocal{};         // floor(65536 / frequency), 65535 for 1
-  alignas(64) std::array<std::uint8_t, kModelSlots> slot_of{};    // (start + rank) -> slot
-  alignas(64) std::array<std::uint8_t, kModelSlots> symbol_of{};  // slot -> symbol
-  alignas(64) std::array<std::uint8_t, kModelSlots> rank_of{};    // slot -> rank among the slots of its symbol
+  alignas(64) std::array<std::uint8_t, 64> start{};                  // first index of the symbol in slot_of
+  alignas(64) std::array<std::uint16_t, 32> reciprocal{};            // floor(65536 / frequency), 65535 for 1
+  alignas(64) std::array<std::uint8_t, kModelSlots> slot_of{};       // (start + rank) -> slot
+  alignas(64) std::array<std::uint8_t, kModelSlots> symbol_of{};     // slot -> symbol
+  alignas(64) std::array<std::uint8_t, kModelSlots> rank_of{};       // slot -> rank among the slots of its symbol
+  alignas(64) std::array<std::uint8_t, kModelSlots> frequency_of{};  // slot -> frequency of its symbol
 
  private:
   void build_tables();

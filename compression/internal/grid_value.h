@@ -35,6 +35,12 @@ SLUICE_HOST_DEVICE inline float bits_float(std::uint32_t bits) {
   return value;
 }
 
+// True unless it is 0, subnormal, Inf or NaN.
+SLUICE_HOST_DEVICE inline bool is_normal(float value) {
+  const std::uint32_t exponent = float_bits(value) & 0x7f800000U;
+  return exponent != 0 && exponent != 0x7f800000U;
+}
+
 SLUICE_HOST_DEVICE inline bool is_non_finite(float value) { return is_non_finite_bits(float_bits(value)); }
 
 // fp32 product, sum and difference that no compiler fuses.

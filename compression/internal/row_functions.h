@@ -103,6 +103,22 @@ inline void join_low_bits(Row& integers, std::uint32_t low_bits, const std::uint
   }
 }
 
+// One integer to its place.
+template <SinkKind Kind>
+inline void deliver_integer(const GridSink& sink, std::size_t at, std::int32_t integer) {
+  if constexpr (Kind == SinkKind::kFloatSet) {
+    sink.values[at] = grid_value(integer, sink.scaled_step);
+  } else if constexpr (Kind == SinkKind::kFloatAdd) {
+    sink.values[at] = add(sink.values[at], grid_value(integer, sink.scaled_step));
+  } else if constexpr (Kind == SinkKind::kInteger16Add) {
+    sink.integers16[at] = static_cast<std::int16_t>(sink.integers16[at] + integer);
+  } else if constexpr (Kind == SinkKind::kInteger32Set) {
+    sink.integers32[at] = integer;
+  } else {
+    sink.integers32[at] += integer;
+  }
+}
+
 inline void store_row(const GridSink& sink, std::size_t row, const Row& integers) {
   const std::size_t at = row * kRowValues;
   switch (sink.kind) {

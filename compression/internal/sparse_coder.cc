@@ -142,28 +142,41 @@ CodedPayload encode_sparse(const GridKernels& kernels, const GridSource& source,
 
 namespace {
 
-constexpr std::size_t kBlockValues = 128;
+constexpr std::size_t kBlockValues = 64;
 
-// A block of decoded integers, delivered together so that the cache misses of their places overlap.
+// A block of decoded integers, delivered together. The places of a block are fetched while the next one is decoded.
 struct Block {
   std::array<std::uint32_t, kBlockValues> positions;
   std::array<std::int32_t, kBlockValues> integers;
+  std::size_t count = 0;
 };
 
-template <typename Number>
-void prefetch_block(const Number* values, const Block& block, std::size_t count) {
-  for (std::size_t index = 0; index < count; ++index) __builtin_prefetch(values + block.positions[index], 1);
-}
+// Where the values of a sink begin and how wide they are, for prefetches.
+struct Places {
+  const char* begin = nullptr;
+  std::size_t width = 0;
 
-// Positions and integers of the next `count` gaps. False when the bits end or a position leaves the chunk.
-bool read_block(BitReader& gaps, const FrameHeader& header, Magnitudes& magnitudes, std::size_t count, std::uint64_t& position,
+  explicit Places(const GridSink& sink) {
+    if (sink.kind == SinkKind::kFloatSet || sink.kind == SinkKind::kFloatAdd) begin = reinterpret_cast<const char*>(sink.values);
+    if (sink.kind == SinkKind::kInteger16Add) begin = reinterpret_cast<const char*>(sink.integers16);
+    if (sink.kind == SinkKind::kInteger32Set || sink.kind == SinkKind::kInteger32Add)
+      begin = reinterpret_cast<const char*>(sink.integers32);
+    width = sink.kind == SinkKind::kInteger16Add ? 2 : 4;
+  }
+  void prefetch(std::uint64_t position) const { __builtin_prefetch(begin + position * width, 1); }
+};
+
+// Positions and integers of the next block.count gaps. False when the bits end or a position leaves the chunk.
+bool read_block(BitReader& from, const FrameHeader& header, Magnitudes& magnitudes, const Places& places, std::uint64_t& position,
                 Block& block) {
   const unsigned parameter = header.model_a;
   const auto limit = static_cast<std::uint32_t>(integer_limit_of(header));
-  for (std::size_t index = 0; index < count; ++index) {
+  BitReader gaps = from;  // in registers
+  for (std::size_t index = 0; index < block.count; ++index) {
     std::uint64_t rest = 0;
     position += std::uint64_t{gaps.read_gap(parameter, header.value_count >> parameter, rest)};
     if (position >= header.value_count || gaps.failed()) return false;
+    places.prefetch(position);
     std::uint32_t magnitude = 1;
     if (magnitudes.left != 0 && magnitudes.gap-- == 0) {
       magnitude = magnitudes.reader.read_exp_golomb(0) + 2;
@@ -176,24 +189,23 @@ bool read_block(BitReader& gaps, const FrameHeader& header, Magnitudes& magnitud
     block.integers[index] = static_cast<std::int32_t>((magnitude ^ negative) - negative);
     ++position;
   }
+  from = gaps;
   return true;
 }
 
-void deliver_block(const GridSink& sink, const Block& block, std::size_t count) {
+void deliver_block(const GridSink& sink, const Block& block) {
+  const std::size_t count = block.count;
   switch (sink.kind) {
     case SinkKind::kFloatSet:
-      prefetch_block(sink.values, block, count);
       for (std::size_t i = 0; i < count; ++i) sink.values[block.positions[i]] = grid_value(block.integers[i], sink.scaled_step);
       break;
     case SinkKind::kFloatAdd:
-      prefetch_block(sink.values, block, count);
       for (std::size_t i = 0; i < count; ++i) {
         float& value = sink.values[block.positions[i]];
         value = add(value, grid_value(block.integers[i], sink.scaled_step));
       }
       break;
     case SinkKind::kInteger16Add:
-      prefetch_block(sink.integers16, block, count);
       for (std::size_t i = 0; i < count; ++i) {
         std::int16_t& value = sink.integers16[block.positions[i]];
         value = static_cast<std::int16_t>(value + block.integers[i]);
@@ -203,7 +215,6 @@ void deliver_block(const GridSink& sink, const Block& block, std::size_t count) 
       for (std::size_t i = 0; i < count; ++i) sink.integers32[block.positions[i]] = block.integers[i];
       break;
     case SinkKind::kInteger32Add:
-      prefetch_block(sink.integers32, block, count);
       for (std::size_t i = 0; i < count; ++i) sink.integers32[block.positions[i]] += block.integers[i];
       break;
   }
@@ -225,14 +236,18 @@ bool decode_sparse(const FrameView& frame, const GridSink& sink) {
     magnitudes.next_gap();
   }
   fill_zero(sink, header.value_count);
+  const Places places(sink);
   std::uint64_t position = 0;
-  Block block;
-  for (std::size_t left = header.nonzeros; left > 0;) {
-    const std::size_t count = std::min(left, kBlockValues);
-    if (!read_block(gaps, header, magnitudes, count, position, block)) return false;
-    deliver_block(sink, block, count);
-    left -= count;
+  Block blocks[2];
+  std::size_t now = 0;
+  for (std::size_t left = header.nonzeros; left > 0; now ^= 1U) {
+    blocks[now].count = std::min(left, kBlockValues);
+    if (!read_block(gaps, header, magnitudes, places, position, blocks[now])) return false;
+    deliver_block(sink, blocks[now ^ 1U]);
+    blocks[now ^ 1U].count = 0;
+    left -= blocks[now].count;
   }
+  deliver_block(sink, blocks[now ^ 1U]);
   return gaps.is_finished() && magnitudes.left == 0 && magnitudes.reader.is_finished();
 }
 

@@ -70,7 +70,7 @@ Coded encode_with(const GridKernels& kernels, SourceKind kind, Chunk chunk, floa
   if (sample.empty()) sample.push_back(0);
   Coded coded;
   coded.fields = sparse ? encode_sparse(kernels, source, count, workspace)
-                        : encode_dense(kernels, plan_dense(kernels, sample), source, count, workspace);
+                        : encode_dense(kernels, plan_dense(kernels, sample, count), source, count, workspace);
   coded.payload.assign(coded.fields.payload.begin(), coded.fields.payload.end());
   coded.residual = chunk.residual;
   coded.short_residual = chunk.short_residual;
@@ -234,7 +234,7 @@ ByteVector encode_by_lanes(const GridModel& model, const std::vector<std::int32_
 
 TEST(GridLane, TheFunctionsOfTheGpuGiveTheBytesOfTheKernels) {
   Chunk chunk = make_chunk(Shape::kLaplace, 64 * 100, 11, 1.0);
-  const DensePlan plan = plan_dense(scalar_kernels(), chunk.integers32);
+  const DensePlan plan = plan_dense(scalar_kernels(), chunk.integers32, chunk.integers32.size());
   ASSERT_EQ(plan.low_bits, 0U);
   std::vector<std::uint32_t> lanes;
   const ByteVector bytes = encode_by_lanes(plan.model, chunk.integers32, lanes);
