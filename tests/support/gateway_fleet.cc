@@ -159,6 +159,22 @@ Result<std::string> GatewayFleet::get(std::uint16_t site, const std::string& pat
   return *body;
 }
 
+Result<std::string> GatewayFleet::command(std::uint16_t site, const std::string& path) const {
+  Result<std::string> answer = fail(ErrorCode::kUnavailable, "command gateway", fmt::format("{} does not answer", site_name(site)));
+  run_at(site, [&] {
+    httplib::Client client("127.0.0.1", admin_ports_[site]);
+    const auto response = client.Post(path.c_str(), httplib::Headers{{"X-Sluice-Command", "1"}}, "", "text/plain");
+    if (!response) return;
+    if (response->status / 100 == 2) {
+      answer = response->body;
+    } else {
+      answer =
+          fail(ErrorCode::kUnavailable, "command gateway", fmt::format("{} answers {} to {}", site_name(site), response->status, path));
+    }
+  });
+  return answer;
+}
+
 Result<nlohmann::json> GatewayFleet::status(std::uint16_t site) const {
   SLUICE_TRY(const std::string body, get(site, "/api/v1/status"));
   auto parsed = nlohmann::json::parse(body, nullptr, false);

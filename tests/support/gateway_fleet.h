@@ -67,6 +67,8 @@ class GatewayFleet {
   void run_at(std::uint16_t site, const std::function<void()>& work) const;
   // GET on the site's admin address.
   [[nodiscard]] Result<std::string> get(std::uint16_t site, const std::string& path) const;
+  // POST of a command there; fails unless it is accepted.
+  [[nodiscard]] Result<std::string> command(std::uint16_t site, const std::string& path) const;
   [[nodiscard]] Result<nlohmann::json> status(std::uint16_t site) const;
   // Asks until `accept` likes the status, or kTimeout naming `what`.
   [[nodiscard]] Status wait_status(std::uint16_t site, const std::string& what, std::chrono::milliseconds timeout,
