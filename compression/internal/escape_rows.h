@@ -17,11 +17,12 @@ namespace sluice::compression {
 HWY_INLINE bool read_escape(BitReader& bits, const DecodeState& state, std::int32_t half_width, std::int32_t& integer) {
   bool negative = false;
   const std::uint32_t beyond = bits.read_signed_exp_golomb(state.escape_order, negative);
+  // No branch on the sign: it is a coin toss.
   const std::int64_t magnitude = static_cast<std::int64_t>(beyond) + half_width + 1;
-  const std::int64_t whole = (negative ? -magnitude : magnitude) * (std::int64_t{1} << state.low_bits);
-  const std::int64_t limit = state.integer_limit;
-  if (bits.failed() || whole > limit || whole <= -limit - (std::int64_t{1} << state.low_bits)) return false;
-  integer = static_cast<std::int32_t>(negative ? -magnitude : magnitude);
+  const std::int64_t sign = negative ? -1 : 0;
+  const std::int64_t below = (std::int64_t{1} << state.low_bits) - 1;
+  if (bits.failed() || (magnitude << state.low_bits) > state.integer_limit + (sign & below)) return false;
+  integer = static_cast<std::int32_t>((magnitude ^ sign) - sign);
   return true;
 }
 inline bool read_escape(DecodeState& state, std::int32_t half_width, std::int32_t& integer) {

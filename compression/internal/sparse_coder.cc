@@ -142,7 +142,7 @@ CodedPayload encode_sparse(const GridKernels& kernels, const GridSource& source,
 
 namespace {
 
-constexpr std::size_t kBlockValues = 64;
+constexpr std::size_t kBlockValues = 128;
 
 // A block of decoded integers, delivered together. The places of a block are fetched while the next one is decoded.
 struct Block {
@@ -163,7 +163,7 @@ struct Places {
       begin = reinterpret_cast<const char*>(sink.integers32);
     width = sink.kind == SinkKind::kInteger16Add ? 2 : 4;
   }
-  void prefetch(std::uint64_t position) const { __builtin_prefetch(begin + position * width, 1); }
+  void prefetch(std::uint64_t position) const { __builtin_prefetch(begin + position * width, 0, 0); }
 };
 
 // Positions and integers of the next block.count gaps. False when the bits end or a position leaves the chunk.
