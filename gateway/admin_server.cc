@@ -168,7 +168,8 @@ void AdminServer::Impl::add_pages() {
                   {{"config", ready.is_config_loaded},
                    {"wan-listener", ready.is_wan_listener_up},
                    {"agent-socket", ready.is_agent_socket_up},
-                   {"certificate", ready.is_certificate_valid}});
+                   {"certificate", ready.is_certificate_valid},
+                   {"store", ready.is_store_writable}});
   });
   server.Get("/api/v1/status", [this](const Request& request, Response& response) {
     const auto rounds = rounds_wanted(request);

@@ -16,6 +16,7 @@
 #include "gateway/internal/accept_loop.h"
 #include "gateway/internal/agent_session.h"
 #include "gateway/internal/io_threads.h"
+#include "gateway/internal/line_limiter.h"
 #include "gateway/internal/listener.h"
 #include "gateway/internal/sockets.h"
 #include "gateway/internal/stream_count.h"
@@ -81,7 +82,7 @@ class AgentServer::Impl : public std::enable_shared_from_this<AgentServer::Impl>
   std::mutex tls_mutex_;  // the listener reads it on its thread
   std::shared_ptr<const TlsContext> tls_;
   std::uint16_t port_ = 0;
-  TimePoint flood_logged_at_{};
+  internal::LineLimiter refusals_;
   bool is_stopped_ = false;
 };
 
@@ -187,11 +188,9 @@ void AgentServer::Impl::on_failed(const OpeningFailure& failure) {
 }
 
 void AgentServer::Impl::refuse(const std::string& label, const Error& error, const std::string& remote) {
-  const TimePoint now = Clock::now();
-  const bool is_flood = label == "flood";
-  if (!is_flood || now - flood_logged_at_ > std::chrono::seconds(1)) {
-    log_warning("agent", "refused {} ({}): {}", remote, label, error.to_string());
-    if (is_flood) flood_logged_at_ = now;
+  if (const auto unsaid = refusals_.admit(label, Clock::now())) {
+    const std::string more = *unsaid > 0 ? fmt::format(" (and {} more since the last line)", *unsaid) : "";
+    log_warning("agent", "refused {} ({}): {}{}", remote, label, error.to_string(), more);
   }
   if (callbacks_.on_refused) callbacks_.on_refused(label, fmt::format("{}: {}", remote, error.detail));
 }

@@ -6,6 +6,11 @@
 #include "gateway/wire_convert.h"
 
 namespace sluice::gateway {
+namespace {
+
+constexpr std::chrono::seconds kJournalRetryDelay{1};
+
+}  // namespace
 
 Coordination::Coordination(SiteId self, SiteId store_site, std::uint16_t sites, const sync::RoundRecord& recovered, CoordinationHooks hooks)
     : self_(self), store_site_(store_site), sites_(sites), hooks_(std::move(hooks)) {
@@ -30,11 +35,30 @@ sync::RegisterStore::Outcome Coordination::decide(std::uint64_t expected_version
     sync::RoundRecord stored = next;
     stored.version = expected_version + 1;
     if (const Status written = hooks_.journal(stored); !written) {
-      log_error("store", "round {} is not decided: {}", next.round, written.error().to_string());
+      retry_at_ = Clock::now() + kJournalRetryDelay;
+      set_trouble(written.error().to_string());
       return {false, written.error().to_string()};
     }
+    set_trouble({});
   }
   return store_->compare_and_set(expected_version, next);
+}
+
+void Coordination::set_trouble(const std::string& why) {
+  if (why == trouble_) return;
+  trouble_ = why;
+  if (why.empty()) {
+    log_info("store", "the journal can be written again");
+  } else {
+    log_error("store", "no round is decided while the journal cannot be written: {}", why);
+  }
+  if (hooks_.on_trouble) hooks_.on_trouble(why);
+}
+
+void Coordination::on_time(TimePoint now) {
+  if (!retry_at_ || now < *retry_at_) return;
+  retry_at_.reset();
+  announce_register();
 }
 
 void Coordination::announce_register() {
@@ -49,7 +73,7 @@ void Coordination::compare_and_set(std::uint64_t expected_version, const sync::R
     const auto outcome = decide(expected_version, next);
     if (outcome.accepted) {
       announce_register();
-    } else {
+    } else if (!retry_at_) {
       log_debug("store", "own change refused: {}", outcome.problem);
       hooks_.on_record(store_->current());
     }
@@ -83,6 +107,7 @@ Status Coordination::on_message(SiteId from, const wire::PeerMessage& message) {
   if (is_request) {
     SLUICE_TRY(const auto next, read_record(message.store_cas().record(), sites_));
     const auto outcome = decide(message.store_cas().expected_version(), next);
+    if (!outcome.accepted && retry_at_) return {};  // an answer would be asked again at once
     wire::PeerMessage reply;
     reply.mutable_store_reply()->set_request_id(message.store_cas().request_id());
     reply.mutable_store_reply()->set_accepted(outcome.accepted);

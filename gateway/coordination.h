@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "proto/peer.pb.h"
@@ -26,6 +27,8 @@ struct CoordinationHooks {
   std::function<void(std::string reason)> on_store_lost;
   // Durable before it returns. Called on the store site only, for epochs, commits and aborts.
   std::function<Status(const sync::RoundRecord&)> journal;
+  // The store cannot write and decides nothing (a text that changes with the reason), or it can again (empty).
+  std::function<void(const std::string& why)> on_trouble;
 };
 
 class Coordination {
@@ -45,12 +48,17 @@ class Coordination {
   // not).
   Status on_message(SiteId from, const wire::PeerMessage& message);
 
+  // While the store cannot write its journal, everybody who asked is told the register again once a second, and asks again.
+  void on_time(TimePoint now);
+  [[nodiscard]] std::optional<TimePoint> next_deadline() const { return retry_at_; }
+
   [[nodiscard]] bool is_store() const { return store_.has_value(); }
 
  private:
   // The outcome and the register's value afterwards.
   sync::RegisterStore::Outcome decide(std::uint64_t expected_version, const sync::RoundRecord& next);
   void announce_register();
+  void set_trouble(const std::string& why);
 
   SiteId self_;
   SiteId store_site_;
@@ -58,6 +66,8 @@ class Coordination {
   CoordinationHooks hooks_;
   std::optional<sync::RegisterStore> store_;
   std::uint64_t next_request_id_ = 1;
+  std::optional<TimePoint> retry_at_;  // the journal has failed
+  std::string trouble_;
 };
 
 }  // namespace sluice::gateway

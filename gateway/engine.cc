@@ -136,9 +136,10 @@ Engine::Engine(EngineParts parts)
   CoordinationHooks hooks;
   hooks.send = [this](SiteId to, const wire::PeerMessage& message) { links_->send_control(to, message); };
   hooks.broadcast = [this](const wire::PeerMessage& message) { broadcast(message); };
-  hooks.on_record = [this](const sync::RoundRecord& record) { feed(sync::RecordSeen{record}); };
+  hooks.on_record = [this](const sync::RoundRecord& record) { on_record(record); };
   hooks.on_store_found = [this] { feed(sync::StoreFound{}); };
   hooks.on_store_lost = [this](std::string reason) { feed(sync::StoreLost{std::move(reason)}); };
+  hooks.on_trouble = [this](const std::string& why) { on_store_trouble(why); };
   hooks.journal = [this](const sync::RoundRecord& record) { return write_journal(record); };
   coordination_ =
       std::make_unique<Coordination>(self_, site_id(parts_.config, parts_.config.coordination.site), sites_, recovered, std::move(hooks));
@@ -199,6 +200,18 @@ void Engine::feed(sync::Event event) {
   }
   is_feeding_ = false;
   arm_timer();
+  mark_changed();
+}
+
+void Engine::on_record(const sync::RoundRecord& record) {
+  feed(sync::RecordSeen{record});
+  if (const auto model = run_model()) refuse_other_model(*model, "the run");
+}
+
+void Engine::on_store_trouble(const std::string& why) {
+  const std::string text = why.empty() ? "the store decides rounds again" : "no round is decided: " + why;
+  history_.announce(text, false, std::chrono::system_clock::now());
+  is_store_stuck_ = !why.empty();
   mark_changed();
 }
 
@@ -529,6 +542,7 @@ void Engine::arm_timer() {
   TimePoint at = Clock::now() + std::chrono::seconds(1);
   if (const auto deadline = machine_->next_deadline()) at = std::min(at, *deadline);
   if (const auto deadline = catch_up_->next_deadline()) at = std::min(at, *deadline);
+  if (const auto deadline = coordination_->next_deadline()) at = std::min(at, *deadline);
   timer_.expires_at(at);
   timer_.async_wait([this](const asio::error_code& error) {
     if (!error) on_timer();
@@ -539,6 +553,7 @@ void Engine::on_timer() {
   if (is_stopped_) return;
   const TimePoint now = Clock::now();
   catch_up_->on_time(machine_->record().committed_round, now);
+  coordination_->on_time(now);
   const auto deadline = machine_->next_deadline();
   if (deadline && *deadline <= now) {
     feed(sync::Tick{});

@@ -88,12 +88,25 @@ class Engine {
   void on_agent_frame(AgentSessionId session, FrameRecord frame);
   Status take_own_contribution(AgentSessionId session, const FrameRecord& frame);
   void on_agent_gone(AgentSessionId session, const std::string& reason);
+  // The model that the run trains, from the register; nothing before its first round.
+  struct Model {
+    std::uint64_t manifest_hash = 0;
+    std::uint32_t chunks = 0;
+    bool operator==(const Model&) const = default;
+  };
+  std::optional<Model> run_model() const;
+  // Sends this site's agents away when they train another model than `whose`: nothing of theirs would fit.
+  void refuse_other_model(const Model& expected, const std::string& whose);
+  static Error other_model(const Model& own, const Model& expected, const std::string& whose);
+  void send_away(AgentSessionId session, const Error& why);
   wire::AgentMessage welcome() const;
   void send_agents(const wire::AgentMessage& message);
   void send_agent_frame(ChunkId chunk, FrameRecord frame);
 
   // ---- the machine and its actions (engine.cc) ----
   void feed(sync::Event event);
+  void on_record(const sync::RoundRecord& record);
+  void on_store_trouble(const std::string& why);
   void act(sync::SendProposal& action);
   void act(sync::SendWithdraw& action);
   void act(sync::SendStateReport& action);
@@ -171,7 +184,8 @@ class Engine {
   std::uint64_t inner_steps_ = 0;                             // of the round in progress, from the agents
   std::map<SiteId, std::deque<FrameRecord>> waiting_frames_;  // a peer's queue was full; shared bytes, bounded by the round's frames
   std::string last_announcement_;
-  std::string loop_status_;
+  std::map<SiteId, WallTime> last_seen_;  // peers whose link was up
+  bool is_store_stuck_ = false;           // here: its journal cannot be written
   WallTime started_at_;
 };
 

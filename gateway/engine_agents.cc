@@ -17,12 +17,46 @@ void Engine::on_agent_control(AgentSessionId session, const wire::AgentMessage& 
   if (handled) return;
   parts_.metrics.count_reject(RejectReason::kAgent);
   log_warning("agent", "session {} refused: {}", session, handled.error().to_string());
-  wire::AgentMessage rejection;
-  rejection.mutable_reject()->set_error_code(static_cast<std::uint32_t>(handled.error().code));
-  rejection.mutable_reject()->set_detail(handled.error().to_string());
-  agents_->send_control(session, rejection);
-  agents_->close(session, handled.error().detail);
+  send_away(session, handled.error());
   on_agent_gone(session, handled.error().detail);
+}
+
+// Says why and closes; the group still has to be told.
+void Engine::send_away(AgentSessionId session, const Error& why) {
+  wire::AgentMessage rejection;
+  rejection.mutable_reject()->set_error_code(static_cast<std::uint32_t>(why.code));
+  rejection.mutable_reject()->set_detail(why.to_string());
+  agents_->send_control(session, rejection);
+  agents_->close(session, why.detail);
+}
+
+std::optional<Engine::Model> Engine::run_model() const {
+  const sync::RoundRecord& record = machine_->record();
+  const bool has_round = record.committed_round.value > 0 || record.phase == sync::Phase::kOpen || record.phase == sync::Phase::kClosed;
+  if (!has_round || record.manifest_hash == 0) return std::nullopt;
+  return Model{record.manifest_hash, record.chunks};
+}
+
+void Engine::refuse_other_model(const Model& expected, const std::string& whose) {
+  if (group_.members().empty() || Model{group_.manifest_hash(), group_.chunks()} == expected) return;
+  const Error why = other_model({group_.manifest_hash(), group_.chunks()}, expected, whose);
+  log_error("agent", "{}", why.to_string());
+  history_.announce(why.to_string(), false, std::chrono::system_clock::now());
+  parts_.metrics.count_reject(RejectReason::kAgent);
+  std::vector<AgentSessionId> sessions;
+  for (const auto& [rank, member] : group_.members()) sessions.push_back(member.session);
+  for (const AgentSessionId session : sessions) {
+    send_away(session, why);
+    on_agent_gone(session, why.detail);
+  }
+}
+
+Error Engine::other_model(const Model& own, const Model& expected, const std::string& whose) {
+  return Error{
+      ErrorCode::kManifestMismatch, "admit agent",
+      fmt::format("this site's model has manifest {:016x} and {} chunks, that of {} has {:016x} and {}: names, order, shapes and types of "
+                  "the tensors must be the same at all sites; a new model is a new run (run.name and state.directory)",
+                  own.manifest_hash, own.chunks, whose, expected.manifest_hash, expected.chunks)};
 }
 
 Status Engine::handle_agent_control(AgentSessionId session, const wire::AgentMessage& message) {
@@ -93,8 +127,17 @@ Status Engine::admit_agent(AgentSessionId session, const wire::AgentHello& hello
                 fmt::format("the agent speaks protocol {} to {}, this gateway {}", hello.protocol_min(), hello.protocol_max(),
                             wire::kProtocolVersion));
   }
+  const auto model = run_model();
+  if (model && *model != Model{hello.manifest_hash(), hello.chunks()}) {
+    return fail(other_model({hello.manifest_hash(), hello.chunks()}, *model, "the run"));
+  }
   SLUICE_TRY(const auto replaced, group_.join(session, hello));
-  if (replaced) agents_->close(*replaced, "a newer process of the same rank has connected");
+  if (replaced) {
+    const Error displaced{ErrorCode::kLinkReplaced, "serve agent",
+                          fmt::format("another process has connected as rank {} of this site: this one goes on alone", hello.rank())};
+    send_away(*replaced, displaced);
+    log_warning("agent", "rank {} is taken by a newer process; the older one is sent away", hello.rank());
+  }
   agents_->send_control(session, welcome());
   log_info("agent", "rank {} of {} is here: {} parameters in {} chunks, state of round {}", hello.rank(), hello.ranks(),
            group_.parameters(), group_.chunks(), hello.round());

@@ -14,18 +14,18 @@ namespace {
 // A peer may be this many epochs ahead of what this site has heard from the store; more is nonsense.
 constexpr std::uint64_t kEpochsAheadMax = 16 * sync::kEpochsPerStart;
 constexpr std::size_t kEarlyUpdatesMax = 4096;
+// A peer may know this many committed rounds that this site has not heard of yet, after a long absence from the store.
+constexpr std::uint64_t kRoundsAheadMax = 1'000'000;
 
 }  // namespace
 
 void Engine::on_peer_up(SiteId peer, bool) {
-  log_info("link", "{} is up", name(peer));
   parts_.metrics.set_link_up(peer, true);
   feed(sync::PeerUp{peer});
   coordination_->on_peer_up(peer);
 }
 
 void Engine::on_peer_down(SiteId peer, const std::string& reason) {
-  log_warning("link", "{} is down: {}", name(peer), reason);
   parts_.metrics.set_link_up(peer, false);
   catch_up_->on_peer_down(peer, Clock::now());
   feed(sync::PeerDown{peer, reason});
@@ -43,6 +43,10 @@ Status Engine::handle_peer_control(SiteId from, const wire::PeerMessage& message
   switch (message.kind_case()) {
     case wire::PeerMessage::kProposal: {
       SLUICE_TRY(auto proposal, read_proposal(message.proposal(), from));
+      // Before the first round the site with the store says which model the run trains.
+      if (from == site_id(parts_.config, parts_.config.coordination.site) && !run_model()) {
+        refuse_other_model({proposal.manifest_hash, proposal.chunks}, name(from));
+      }
       feed(sync::ProposalReceived{std::move(proposal)});
       return {};
     }
@@ -78,6 +82,10 @@ Status Engine::handle_peer_control(SiteId from, const wire::PeerMessage& message
       return catch_up_->on_fetch_state_reply(from, message.fetch_state_reply(), Clock::now());
     case wire::PeerMessage::kStateReport: {
       SLUICE_TRY(const Digest digest, read_digest(message.state_report().state_digest(), "state_digest"));
+      if (message.state_report().round() > machine_->record().committed_round.value + kRoundsAheadMax) {
+        return fail(ErrorCode::kWireBadMessage, "read state report",
+                    fmt::format("round {} (last committed here: {})", message.state_report().round(), machine_->record().committed_round));
+      }
       const auto different = history_.report_state(RoundId(message.state_report().round()), from, self_, digest);
       if (!different.empty()) {
         log_error("round", "after round {} the state of {} differs from that of {}: it is taken again before the next round",
@@ -200,16 +208,15 @@ std::vector<SiteId> Engine::live_peers() const {
   return peers;
 }
 
-void Engine::on_refused(std::string_view reason, const std::string& detail) {
+// Whoever refused has logged it.
+void Engine::on_refused(std::string_view reason, const std::string&) {
   for (std::size_t index = 0; index < kRejectReasonCount; ++index) {
     const auto candidate = static_cast<RejectReason>(index);
     if (reject_reason_name(candidate) != reason) continue;
     parts_.metrics.count_reject(candidate);
-    log_warning("link", "refused ({}): {}", reason, detail);
     return;
   }
   parts_.metrics.count_reject(RejectReason::kOther);
-  log_warning("link", "refused ({}): {}", reason, detail);
 }
 
 }  // namespace sluice::gateway

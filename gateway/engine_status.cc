@@ -103,7 +103,8 @@ void Engine::publish() {
   snapshot->phase = phase_name(record.phase);
   snapshot->description = with_names(machine_->describe());
   snapshot->quorum = parts_.config.round.quorum;
-  snapshot->readiness = {true, !is_stopped_, !is_stopped_, parts_.tls && parts_.tls->not_after() > std::chrono::system_clock::now()};
+  snapshot->readiness = {true, !is_stopped_, !is_stopped_, parts_.tls && parts_.tls->not_after() > std::chrono::system_clock::now(),
+                         !is_store_stuck_};
   snapshot->rounds.assign(history_.rounds().begin(), history_.rounds().end());
   snapshot->announcements.assign(history_.announcements().begin(), history_.announcements().end());
   for (std::uint16_t site = 0; site < sites_; ++site) {
@@ -133,6 +134,9 @@ void Engine::publish() {
     snapshot->wan.received_bytes += stats.received_bytes;
     snapshot->links.push_back(std::move(link));
     status.state = stats.is_up ? "up" : "down";
+    status.round = history_.newest_state(peer).value;
+    if (stats.is_up) last_seen_[peer] = std::chrono::system_clock::now();
+    if (const auto seen = last_seen_.find(peer); seen != last_seen_.end()) status.last_seen = seen->second;
     status.detail = stats.is_up ? "" : stats.last_error;
     snapshot->sites.push_back(std::move(status));
   }

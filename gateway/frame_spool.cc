@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -401,6 +402,20 @@ Result<FrameBytes> FrameSpool::get_committed(RoundId round, ChunkId chunk) {
     impl_->drop_replay(round);
   }
   return fail(std::move(frame).error());
+}
+
+bool FrameSpool::free_oldest() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->replays.size() > 1 && impl_->drop_oldest_replay();
+}
+
+bool FrameSpool::free_oldest_in(const std::filesystem::path& directory) {
+  std::set<RoundId> rounds;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, failure)) {
+    if (const auto round = parse_replay_file_name(entry.path().filename())) rounds.insert(*round);
+  }
+  return rounds.size() > 1 && remove_file(directory / replay_file_name(*rounds.begin())).has_value();
 }
 
 std::optional<RoundId> FrameSpool::oldest_round() const {

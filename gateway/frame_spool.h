@@ -70,6 +70,10 @@ class FrameSpool {
   [[nodiscard]] Result<FrameBytes> get_committed(RoundId round, ChunkId chunk);
   [[nodiscard]] std::optional<RoundId> oldest_round() const;  // of the replay files
   [[nodiscard]] std::optional<RoundId> newest_round() const;
+  // Gives the space of the oldest replay file back to the disk; false when at most one is left.
+  bool free_oldest();
+  // The same before open().
+  static bool free_oldest_in(const std::filesystem::path& directory);
   // Removes the replay file of a round, and of all after it: after a state transfer they may belong to another history.
   void drop_committed_from(RoundId round);
 

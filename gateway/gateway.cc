@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <asio/io_context.hpp>
@@ -39,21 +40,26 @@ void print_ready(const GatewayConfig& config, const Engine& engine, const AdminS
 
 Status run_gateway(const GatewayConfig& config, const GatewayOptions& options) {
   SLUICE_TRY(auto tls, TlsContext::load({config.tls.ca, config.tls.certificate, config.tls.key}, TlsSelfCheck::kFull, options.tls_records));
-  SLUICE_TRY(auto journal, Journal::open(config.state.directory));
+  const std::filesystem::path spool_directory = config.state.directory / "spool";
+  std::optional<FrameSpool> spool;
+  JournalOptions journal_options;
+  // Kept updates are a convenience for others; the journal is what the run stands on.
+  journal_options.make_room = [&] { return spool ? spool->free_oldest() : FrameSpool::free_oldest_in(spool_directory); };
+  SLUICE_TRY(auto journal, Journal::open(config.state.directory, journal_options));
   if (!journal.warning().empty()) log_warning("journal", "{}", journal.warning());
   SpoolOptions spool_options;
-  spool_options.directory = config.state.directory / "spool";
+  spool_options.directory = spool_directory;
   // Half of the budget for frames at rest; the other half is for frames on their way through queues and sums.
   spool_options.memory_bytes_max = config.limits.memory.count / 2;
   spool_options.disk_bytes_max = config.state.spool_limit.count;
   spool_options.keep_rounds = config.state.keep_rounds;
-  SLUICE_TRY(auto spool, FrameSpool::open(spool_options));
-  for (const std::string& warning : spool.warnings()) log_warning("spool", "{}", warning);
+  SLUICE_TRY(spool, FrameSpool::open(spool_options));
+  for (const std::string& warning : spool->warnings()) log_warning("spool", "{}", warning);
 
   asio::io_context loop(1);
   Metrics metrics(metrics_options(config, options.version));
   StatusBoard board;
-  Engine engine(EngineParts{config, loop, journal, spool, metrics, board, std::move(tls), options.version});
+  Engine engine(EngineParts{config, loop, journal, *spool, metrics, board, std::move(tls), options.version});
   SLUICE_CHECK_OK(engine.start());
   AdminOptions admin_options;
   admin_options.host = config.admin.listen.host;

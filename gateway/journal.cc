@@ -35,8 +35,8 @@ Result<DiskFile> lock_directory(const std::filesystem::path& directory) {
                 fmt::format("process {} uses this directory", process.empty() ? "unknown" : process));
   }
   const std::string text = fmt::format("{}", ::getpid());
-  SLUICE_CHECK_OK(lock.truncate(0));
-  SLUICE_CHECK_OK(lock.write_at(0, ByteSpan(reinterpret_cast<const std::uint8_t*>(text.data()), text.size())));
+  // For people and the message above; on a full disk the lock holds without it.
+  if (lock.truncate(0)) static_cast<void>(lock.write_at(0, ByteSpan(reinterpret_cast<const std::uint8_t*>(text.data()), text.size())));
   return lock;
 }
 
@@ -53,7 +53,7 @@ Error corrupt(const std::filesystem::path& path, std::uint64_t offset, std::uint
 
 struct Journal::Impl {
   Impl(std::filesystem::path directory_, JournalOptions options_, DiskFile lock_, DiskFile file_)
-      : directory(std::move(directory_)), options(options_), lock(std::move(lock_)), file(std::move(file_)) {}
+      : directory(std::move(directory_)), options(std::move(options_)), lock(std::move(lock_)), file(std::move(file_)) {}
 
   std::filesystem::path path() const { return directory / "journal"; }
   std::filesystem::path temporary_path() const { return directory / "journal.tmp"; }
@@ -62,6 +62,7 @@ struct Journal::Impl {
   void take_in(std::vector<JournalRecord> found);
   void keep(ByteVector payload);
   Status write_record(JournalKind kind, ByteSpan payload, Durability durability);
+  Status try_write_record(JournalKind kind, ByteSpan payload, Durability durability);
   Status undo_append(const Error& why);
   Status flush();
   Status compact();
@@ -92,7 +93,7 @@ Result<Journal> Journal::open(const std::filesystem::path& directory, JournalOpt
   SLUICE_CHECK_OK(make_directories(directory));
   SLUICE_TRY(auto lock, lock_directory(directory));
   SLUICE_TRY(auto file, DiskFile::open(directory / "journal", OpenMode::kReadWrite));
-  auto impl = std::make_unique<Impl>(directory, options, std::move(lock), std::move(file));
+  auto impl = std::make_unique<Impl>(directory, std::move(options), std::move(lock), std::move(file));
   SLUICE_CHECK_OK(impl->recover());
   SLUICE_CHECK_OK(impl->write_record(JournalKind::kBoot, encode_boot_count(impl->boot_count), Durability::kDurable));
   SLUICE_CHECK_OK(sync_directory(directory));
@@ -167,6 +168,14 @@ Status Journal::Impl::undo_append(const Error& why) {
 }
 
 Status Journal::Impl::write_record(JournalKind kind, ByteSpan payload, Durability durability) {
+  while (true) {
+    Status written = try_write_record(kind, payload, durability);
+    const bool is_full = !written && written.error().code == ErrorCode::kDiskFull && !failure;
+    if (!is_full || !options.make_room || !options.make_room()) return written;
+  }
+}
+
+Status Journal::Impl::try_write_record(JournalKind kind, ByteSpan payload, Durability durability) {
   if (failure) return fail(*failure);
   const JournalRecord record{kind, flushed, ByteVector(payload.begin(), payload.end())};
   const ByteVector bytes = encode_journal_record(record, end);

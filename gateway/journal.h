@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,8 @@ namespace sluice::gateway {
 struct JournalOptions {
   std::uint64_t compact_above_bytes = 4ULL * 1024 * 1024;  // a longer file is rewritten with the records that are kept
   std::size_t keep_records = 2048;                         // the newest; older ones go at the next compaction
+  // Asked when the disk is full: makes room and returns true, or false when there is nothing left to give. May be empty.
+  std::function<bool()> make_room = {};
 };
 
 inline constexpr std::size_t kJournalRecordBytesMax = 1024 * 1024;  // a RoundRecord takes some 300

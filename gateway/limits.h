@@ -24,8 +24,9 @@ inline constexpr std::chrono::milliseconds kReconnectDelayMax{2'000};
 // After a refusal that only a person can lift (settings differ, certificate of another site, replaced by another process).
 inline constexpr std::chrono::milliseconds kReconnectDelayRefused{5'000};
 
-inline constexpr unsigned kStreamsMax = 32;                    // bulk connections of one link
-inline constexpr unsigned kUnauthenticatedPerAddressMax = 40;  // a peer opens kStreamsMax + 1 at once; a stranger gets no more
+inline constexpr std::uint64_t kHeartbeatIntervalUsMax = 60'000'000;  // that a peer may claim
+inline constexpr unsigned kStreamsMax = 32;                           // bulk connections of one link
+inline constexpr unsigned kUnauthenticatedPerAddressMax = 40;         // a peer opens kStreamsMax + 1 at once; a stranger gets no more
 inline constexpr int kListenBacklog = 128;
 inline constexpr std::size_t kCertificateBytesMax = 32 * kKiB;  // of the chain that a peer presents
 inline constexpr int kCertificateDepthMax = 4;

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
+#include <exception>
 
 #include "gateway/cli.h"
 
@@ -41,5 +43,19 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A peer or a reader of our output that goes away is an error of that one write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
-  return run(argc, argv);
+  // A file that may not grow any more is an error of that write, too.
+  std::signal(SIGXFSZ, SIG_IGN);
+  int exit_code = sluice::gateway::kExitFailed;
+  try {
+    exit_code = run(argc, argv);
+  } catch (const std::exception& problem) {
+    // What the system refuses where no error is expected: a thread, memory, a closed output.
+    std::fprintf(stderr, "sluice: %s\n", problem.what());
+    return sluice::gateway::kExitFailed;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "sluice: writing the output failed\n");
+    return sluice::gateway::kExitFailed;
+  }
+  return exit_code;
 }

@@ -84,9 +84,7 @@ void RoundHistory::set_wan_totals(std::uint64_t sent_bytes, std::uint64_t receiv
 }
 
 std::vector<std::string> RoundHistory::report_state(RoundId round, SiteId site, SiteId self, const Digest& digest) {
-  std::map<SiteId, Digest>& reports = states_[round];
-  reports[site] = digest;
-  while (states_.size() > kStateReportsMax) states_.erase(states_.begin());
+  newest_states_[site] = std::max(newest_states_[site], round);
   if (site == self) {
     for (auto entry = rounds_.rbegin(); entry != rounds_.rend(); ++entry) {
       if ((*entry)->round != round.value || (*entry)->outcome == RoundOutcome::kAborted) continue;
@@ -96,11 +94,21 @@ std::vector<std::string> RoundHistory::report_state(RoundId round, SiteId site, 
       break;
     }
   }
+  // Nobody compares a round that is older than all that are kept.
+  if (states_.size() >= kStateReportsMax && round < states_.begin()->first) return {};
+  std::map<SiteId, Digest>& reports = states_[round];
+  reports[site] = digest;
   std::vector<std::string> different;
   for (const auto& [other, other_digest] : reports) {
     if (!(other_digest == digest)) different.push_back(site_names_[other.value]);
   }
+  if (states_.size() > kStateReportsMax) states_.erase(states_.begin());  // `reports` may go with it
   return different;
+}
+
+RoundId RoundHistory::newest_state(SiteId site) const {
+  const auto found = newest_states_.find(site);
+  return found == newest_states_.end() ? RoundId() : found->second;
 }
 
 void RoundHistory::announce(std::string text, bool is_solo, WallTime at) {

@@ -37,6 +37,9 @@ class RoundHistory {
   // A site's state after a round. Returns the names of sites that hold another one: invariant I1 is broken when that is not empty.
   std::vector<std::string> report_state(RoundId round, SiteId site, SiteId self, const Digest& digest);
 
+  // Last round whose state the site has reported; 0 = none.
+  [[nodiscard]] RoundId newest_state(SiteId site) const;
+
   void announce(std::string text, bool is_solo, WallTime at);
 
   [[nodiscard]] const std::deque<std::shared_ptr<const RoundStatus>>& rounds() const { return rounds_; }
@@ -59,6 +62,7 @@ class RoundHistory {
   std::deque<std::shared_ptr<const RoundStatus>> rounds_;
   std::deque<Announcement> announcements_;
   std::map<RoundId, std::map<SiteId, Digest>> states_;
+  std::map<SiteId, RoundId> newest_states_;
   std::uint64_t raw_bytes_ = 0;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t received_bytes_ = 0;

@@ -121,6 +121,7 @@ struct Readiness {
   bool is_wan_listener_up = false;
   bool is_agent_socket_up = false;
   bool is_certificate_valid = false;
+  bool is_store_writable = true;  // false at the store's site while its journal cannot be written
 };
 
 struct StatusSnapshot {

@@ -31,12 +31,18 @@ std::string listen_address(const AgentOptions& options, bool is_local) {
 
 std::string_view step_outcome_name(StepOutcome outcome) {
   switch (outcome) {
-    case StepOutcome::kInner: return "inner";
-    case StepOutcome::kCommitted: return "committed";
-    case StepOutcome::kLeftOut: return "left_out";
-    case StepOutcome::kCaughtUp: return "caught_up";
-    case StepOutcome::kSkipped: return "skipped";
-    case StepOutcome::kSolo: return "solo";
+    case StepOutcome::kInner:
+      return "inner";
+    case StepOutcome::kCommitted:
+      return "committed";
+    case StepOutcome::kLeftOut:
+      return "left_out";
+    case StepOutcome::kCaughtUp:
+      return "caught_up";
+    case StepOutcome::kSkipped:
+      return "skipped";
+    case StepOutcome::kSolo:
+      return "solo";
   }
   return "unknown";
 }
@@ -57,7 +63,8 @@ class Agent::Impl {
     if (tensor.type != compression::ElementType::kFloat32) {
       return fail(ErrorCode::kInvalidArgument, "add tensor", tensor.name + " is not fp32: register the optimizer's master parameters");
     }
-    if (data == nullptr) return fail(ErrorCode::kInvalidArgument, "add tensor", tensor.name + " has no memory");
+    const bool is_empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0U) != tensor.shape.end();
+    if (data == nullptr && !is_empty) return fail(ErrorCode::kInvalidArgument, "add tensor", tensor.name + " has no memory");
     tensors_.push_back(std::move(tensor));
     data_.push_back(static_cast<float*>(data));
     return {};
@@ -99,14 +106,13 @@ class Agent::Impl {
     config.rank = options_.rank;
     config.ranks = options_.ranks;
     config.boot_id = make_boot_id();
-    link_ = std::make_unique<GatewayLink>(
-        std::move(config), *manifest_,
-        GatewayLink::Callbacks{[this](GatewayEvent&& event) { return inbox_.deliver(std::move(event)); },
-                               [this](const Error& error) { status_.report(error); }});
+    link_ = std::make_unique<GatewayLink>(std::move(config), *manifest_,
+                                          GatewayLink::Callbacks{[this](GatewayEvent&& event) { return inbox_.deliver(std::move(event)); },
+                                                                 [this](const Error& error) { status_.report(error); }});
     session_ = std::make_unique<Session>(std::move(state_), *link_, status_);
     if (options_.ranks > 1) start_former();
-    Boundary::Parts parts{&*manifest_, &table_, session_.get(), link_.get(), &inbox_, former_.get(), &status_, options_.rank,
-                          options_.ranks, options_.group_timeout};
+    Boundary::Parts parts{&*manifest_,   &table_,  session_.get(), link_.get(),    &inbox_,
+                          former_.get(), &status_, options_.rank,  options_.ranks, options_.group_timeout};
     boundary_ = std::make_unique<Boundary>(parts);
     link_->start();
     {

@@ -68,7 +68,8 @@ std::optional<GreetingRefusal> check_hello(const wire::Hello& hello, const PeerL
     const std::string goodbye = config.shared_settings.empty() ? detail : config.shared_settings;
     return GreetingRefusal{"settings_mismatch", ErrorCode::kConfigMismatch, detail, goodbye};
   }
-  if (hello.boot_id() == 0 || hello.stream_index() > kStreamsMax) {
+  const std::uint64_t heartbeat_us = hello.heartbeat_interval_us();
+  if (hello.boot_id() == 0 || hello.stream_index() > kStreamsMax || heartbeat_us == 0 || heartbeat_us > kHeartbeatIntervalUsMax) {
     return refuse("protocol", ErrorCode::kLinkProtocol, "a field of its hello is out of range");
   }
   return std::nullopt;

@@ -39,11 +39,9 @@ LinkContext::LinkContext(asio::io_context& gateway_loop, PeerLinksConfig links_c
       random(config.boot_id) {}
 
 void LinkContext::refuse(const std::string& label, const Error& error, const std::string& remote) {
-  const TimePoint now = Clock::now();
-  const bool is_flood = label == "flood";
-  if (!is_flood || now - flood_logged_at > std::chrono::seconds(1)) {
-    log_warning("link", "refused {} ({}): {}", remote, label, error.to_string());
-    if (is_flood) flood_logged_at = now;
+  if (const auto unsaid = refusals.admit(label, Clock::now())) {
+    const std::string more = *unsaid > 0 ? fmt::format(" (and {} more since the last line)", *unsaid) : "";
+    log_warning("link", "refused {} ({}): {}{}", remote, label, error.to_string(), more);
   }
   if (callbacks.on_refused) callbacks.on_refused(label, fmt::format("{}: {}", remote, error.detail));
 }

@@ -17,6 +17,7 @@
 
 #include "gateway/internal/frame_lanes.h"
 #include "gateway/internal/io_threads.h"
+#include "gateway/internal/line_limiter.h"
 #include "gateway/internal/opening.h"
 #include "gateway/internal/peer_stream.h"
 #include "gateway/internal/rate_limiter.h"
@@ -42,7 +43,7 @@ struct LinkContext {
   std::shared_ptr<StreamCount> streams = std::make_shared<StreamCount>();
   std::mt19937_64 random;  // jitter of the reconnect delays
   std::size_t workers_given = 0;
-  TimePoint flood_logged_at{};
+  LineLimiter refusals;
 };
 
 class PeerLink : public std::enable_shared_from_this<PeerLink> {

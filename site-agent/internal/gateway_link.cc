@@ -27,10 +27,7 @@ void rethrow_nothing(const std::exception_ptr& escaped) {
 }  // namespace
 
 GatewayLink::GatewayLink(LinkConfig config, const sync::Manifest& manifest, Callbacks callbacks)
-    : config_(std::move(config)),
-      manifest_(manifest),
-      callbacks_(std::move(callbacks)),
-      store_([this](ByteVector record) {
+    : config_(std::move(config)), manifest_(manifest), callbacks_(std::move(callbacks)), store_([this](ByteVector record) {
         std::uint64_t connection = 0;
         {
           const std::lock_guard lock(mutex_);
@@ -83,6 +80,7 @@ asio::awaitable<void> GatewayLink::run() {
     const std::string reason = co_await converse();
     if (is_stopping_) break;
     report_lost(reason);
+    if (is_replaced_) break;
     if (connections_ != connections_before) pause = kReconnectPauseMin;
     pause_timer_.expires_after(was_refused_ ? kRefusedPause : pause);
     pause = std::min(pause * 2, kReconnectPauseMax);
@@ -94,7 +92,8 @@ asio::awaitable<void> GatewayLink::run() {
 void GatewayLink::report_lost(const std::string& reason) {
   if (reason == last_reported_) return;  // said once, not at every attempt
   last_reported_ = reason;
-  log_warning("agent", "rank {}: no gateway ({}); training goes on locally, connecting again", config_.rank, reason);
+  log_warning("agent", "rank {}: no gateway ({}); training goes on locally{}", config_.rank, reason,
+              is_replaced_ ? "" : ", connecting again");
 }
 
 // One connection from connecting to its end; returns why it ended.
@@ -210,8 +209,7 @@ asio::awaitable<std::string> GatewayLink::read_records(ByteStream& stream) {
       if (record.error().code == ErrorCode::kAgentProtocol) callbacks_.on_problem(record.error());
       co_return record.error().detail;
     }
-    const std::string problem =
-        type == wire::RecordType::kControl ? dispatch_control(*record) : dispatch_frame(std::move(*record));
+    const std::string problem = type == wire::RecordType::kControl ? dispatch_control(*record) : dispatch_frame(std::move(*record));
     if (!problem.empty()) co_return problem;
     if (is_reading_paused_) co_await wait_while_paused();
     if (!close_reason_.empty()) co_return close_reason_;
@@ -238,6 +236,9 @@ std::string GatewayLink::dispatch_control(ByteSpan payload) {
         } else if constexpr (std::is_same_v<Kind, Reject>) {
           callbacks_.on_problem(Error{ErrorCode::kGatewayRefused, "talk to gateway", what.detail});
           problem = "refused: " + what.detail;
+          was_refused_ = true;
+          // Coming back would displace the one that has displaced this one, and so on for ever.
+          is_replaced_ = what.error_code == static_cast<std::uint32_t>(ErrorCode::kLinkReplaced);
         } else if constexpr (std::is_same_v<Kind, Welcome>) {
           problem = "a second welcome";
         } else {

@@ -101,21 +101,22 @@ class GatewayLink {
   asio::io_context loop_{1};
   asio::steady_timer handshake_timer_{loop_};
   asio::steady_timer heartbeat_timer_{loop_};
-  asio::steady_timer pause_timer_{loop_};      // between attempts to connect
-  asio::steady_timer resume_timer_{loop_};     // cancelled when reading may go on
-  std::unique_ptr<ByteStream> stream_;         // IO thread only, as the next six
+  asio::steady_timer pause_timer_{loop_};   // between attempts to connect
+  asio::steady_timer resume_timer_{loop_};  // cancelled when reading may go on
+  std::unique_ptr<ByteStream> stream_;      // IO thread only, as the next six
   std::string close_reason_;
   std::string last_reported_;
   std::deque<ByteVector> writing_;
   bool is_writing_ = false;
   bool was_refused_ = false;
+  bool is_replaced_ = false;  // by a newer process of the same rank: not to come back
   TimePoint last_received_{};
 
-  std::mutex mutex_;                           // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable room_;
   std::deque<ByteVector> queue_;
-  std::size_t queued_bytes_ = 0;               // queue_ and writing_
-  std::uint64_t connection_ = 0;               // current one; 0 while there is none
+  std::size_t queued_bytes_ = 0;  // queue_ and writing_
+  std::uint64_t connection_ = 0;  // current one; 0 while there is none
   bool is_write_posted_ = false;
   bool wants_drained_event_ = false;
   std::uint64_t state_round_ = 0;

@@ -69,13 +69,14 @@ class FleetTest : public ::testing::Test {
     if (HasFailure()) std::fprintf(stderr, "logs are kept in %s\n", directory_.c_str());
   }
 
-  void launch_agent(std::uint16_t site, std::uint32_t rank = 0) {
+  // `values`: of another model than the fleet's, when not 0.
+  void launch_agent(std::uint16_t site, std::uint32_t rank = 0, std::uint64_t values = 0) {
     support::ChildOptions child;
     child.arguments = {std::string(SLUICE_BINARY_DIR) + "/tests/e2e/scripted_agent",
                        fleet_->agent_address(site),
                        std::to_string(rank),
                        std::to_string(ranks_),
-                       std::to_string(values_),
+                       std::to_string(values > 0 ? values : values_),
                        std::to_string(1000 + site * 10 + rank)};
     child.stderr_file = (directory_ / fmt::format("agent-{}-{}.log", site, rank)).string();
     auto started = support::ChildProcess::start(child);

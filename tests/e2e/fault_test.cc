@@ -125,6 +125,21 @@ TEST_F(FaultTest, NonFiniteDeltaIsWithheldAndTheOthersCommit) {
   EXPECT_NE(poisoned["error"].get<std::string>().find("scripted"), std::string::npos) << poisoned.dump();
 }
 
+TEST_F(FaultTest, AnotherModelIsRefusedByNameAndTheOthersGoOn) {
+  support::FleetOptions options;
+  options.round = "{deadline: 3s, open_grace: 2s, commit_deadline: 3s}";
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_TRUE(step_until_together({0, 1, 2}, 3));
+  kill_agent(2);
+  launch_agent(2, 0, values_ - 1);
+  hear(2);
+  tell(2, "step");
+  const auto other = hear(2);
+  EXPECT_NE(other["outcome"], SLUICE_STEP_COMMITTED) << other.dump();
+  EXPECT_NE(other["error"].get<std::string>().find("kManifestMismatch"), std::string::npos) << other.dump();
+  EXPECT_TRUE(all_committed_alike(step({0, 1})));
+}
+
 TEST_F(FaultTest, AllGatewaysRestartedGoOnFromTheJournal) {
   support::FleetOptions options;
   options.round = "{deadline: 5s, open_grace: 5s, commit_deadline: 5s}";

@@ -20,6 +20,7 @@ struct Recorder {
   int found = 0;
   std::vector<std::string> lost;
   bool is_disk_full = false;
+  std::vector<std::string> troubles;
 
   CoordinationHooks hooks() {
     CoordinationHooks hooks;
@@ -31,6 +32,7 @@ struct Recorder {
     hooks.on_record = [this](const sync::RoundRecord& record) { seen.push_back(record); };
     hooks.on_store_found = [this] { ++found; };
     hooks.on_store_lost = [this](std::string reason) { lost.push_back(std::move(reason)); };
+    hooks.on_trouble = [this](const std::string& why) { troubles.push_back(why); };
     hooks.journal = [this](const sync::RoundRecord& record) -> Status {
       if (is_disk_full) return fail(ErrorCode::kUnavailable, "append", "disk full");
       order.push_back("journal");
@@ -101,6 +103,38 @@ TEST(Coordination, StaleChangeIsRefusedAndAnsweredWithTheCurrentValue) {
   EXPECT_FALSE(recorder.sent[0].second.store_reply().accepted());
   EXPECT_EQ(recorder.sent[0].second.store_reply().request_id(), 4U);
   EXPECT_TRUE(recorder.broadcasts.empty());
+}
+
+// A store that answered "no" at once was asked again at once, for ever: 100 MB of log in a minute and no way to stop it.
+TEST(Coordination, StoreThatCannotWriteIsAskedAgainOnceASecondAndSaysSoOnce) {
+  Recorder recorder;
+  Coordination store(SiteId(0), SiteId(0), 2, {}, recorder.hooks());
+  ASSERT_TRUE(store.start());
+  store.compare_and_set(recorder.seen.back().version, open_record(recorder.seen.back()));
+  sync::RoundRecord aborted = recorder.seen.back();
+  aborted.phase = sync::Phase::kAborted;
+  const std::size_t seen = recorder.seen.size();
+  recorder.is_disk_full = true;
+  for (int attempt = 0; attempt < 3; ++attempt) store.compare_and_set(recorder.seen.back().version, aborted);
+  wire::PeerMessage request;
+  request.mutable_store_cas()->set_expected_version(recorder.seen.back().version);
+  write_record(aborted, *request.mutable_store_cas()->mutable_record());
+  EXPECT_TRUE(store.on_message(SiteId(1), request));
+  EXPECT_EQ(recorder.seen.size(), seen);
+  EXPECT_TRUE(recorder.sent.empty());
+  ASSERT_EQ(recorder.troubles.size(), 1U);
+  EXPECT_NE(recorder.troubles[0].find("disk full"), std::string::npos);
+  ASSERT_TRUE(store.next_deadline());
+  const TimePoint due = *store.next_deadline();
+  store.on_time(due - std::chrono::milliseconds(1));
+  EXPECT_EQ(recorder.seen.size(), seen);
+  store.on_time(due);
+  EXPECT_EQ(recorder.seen.size(), seen + 1);  // and all peers hear it
+  recorder.is_disk_full = false;
+  store.compare_and_set(recorder.seen.back().version, aborted);
+  EXPECT_EQ(recorder.seen.back().phase, sync::Phase::kAborted);
+  ASSERT_EQ(recorder.troubles.size(), 2U);
+  EXPECT_TRUE(recorder.troubles[1].empty());
 }
 
 TEST(Coordination, OnlyTheStoreSiteSpeaksForTheStore) {

@@ -281,6 +281,23 @@ TEST_F(FrameSpoolTest, UnfinishedUpdateLeavesNothingBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
+TEST_F(FrameSpoolTest, OldUpdatesMakeRoomForOthersButTheNewestStays) {
+  {
+    FrameSpool spool = open(1 << 20, 1 << 20);
+    for (std::uint64_t round = 1; round <= 4; ++round) commit(spool, round, 1);
+    EXPECT_TRUE(spool.free_oldest());
+    EXPECT_EQ(spool.oldest_round(), RoundId(2));
+    EXPECT_EQ(spool.bytes_on_disk(), 3 * std::filesystem::file_size(replay(2)));
+  }
+  EXPECT_TRUE(FrameSpool::free_oldest_in(directory_.path()));
+  EXPECT_TRUE(FrameSpool::free_oldest_in(directory_.path()));
+  EXPECT_FALSE(FrameSpool::free_oldest_in(directory_.path()));
+  FrameSpool spool = open(1 << 20, 1 << 20);
+  EXPECT_EQ(spool.oldest_round(), RoundId(4));
+  EXPECT_FALSE(spool.free_oldest());
+  EXPECT_FALSE(FrameSpool::free_oldest_in(directory_.path() / "missing"));
+}
+
 TEST_F(FrameSpoolTest, UpdatesOfAnotherHistoryCanBeDropped) {
   FrameSpool spool = open(1 << 20, 1 << 20);
   for (std::uint64_t round = 1; round <= 4; ++round) commit(spool, round, 1);

@@ -301,5 +301,25 @@ TEST_F(JournalTest, SigkillLosesNothingThatWasReported) {
   }
 }
 
+TEST_F(JournalTest, FullDiskIsGivenRoomAndTheRecordWrittenAfterAll) {
+  int gifts = 2;
+  std::optional<test_support::FileSizeLimit> limit;
+  JournalOptions options;
+  options.make_room = [&] {
+    if (gifts-- == 0) return false;
+    if (gifts == 0) limit.reset();  // the second gift is large enough
+    return true;
+  };
+  auto journal = Journal::open(directory_.path(), options);
+  ASSERT_TRUE(journal) << journal.error().to_string();
+  limit.emplace(std::filesystem::file_size(directory_.path() / "journal") + 10);
+  EXPECT_TRUE(journal->append(ByteVector(100, 7), Durability::kDurable));
+  EXPECT_EQ(gifts, 0);
+  limit.emplace(std::filesystem::file_size(directory_.path() / "journal") + 10);
+  const Status refused = journal->append(ByteVector(100, 8), Durability::kDurable);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kDiskFull);
+}
+
 }  // namespace
 }  // namespace sluice::gateway

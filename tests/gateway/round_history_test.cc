@@ -75,5 +75,17 @@ TEST(RoundHistory, KeepsTheLastRoundsAndAnnouncements) {
   EXPECT_EQ(history.announcements().size(), kAnnouncementHistoryMax);
 }
 
+// A site that comes back reports the state of a round long past: older than all that are kept, its entry was freed and then read.
+TEST(RoundHistory, ReportOfARoundOlderThanAllThatAreKeptIsNotCompared) {
+  RoundHistory history({"a", "b", "c"});
+  const Digest digest{1, 2};
+  for (std::uint64_t round = 1000; round < 1200; ++round)
+    EXPECT_TRUE(history.report_state(RoundId(round), SiteId(1), SiteId(0), digest).empty());
+  EXPECT_TRUE(history.report_state(RoundId(0), SiteId(2), SiteId(0), Digest{3, 4}).empty());
+  EXPECT_EQ(history.report_state(RoundId(1199), SiteId(2), SiteId(0), Digest{3, 4}), std::vector<std::string>{"b"});
+  EXPECT_EQ(history.newest_state(SiteId(2)), RoundId(1199));
+  EXPECT_EQ(history.newest_state(SiteId(0)), RoundId(0));
+}
+
 }  // namespace
 }  // namespace sluice::gateway

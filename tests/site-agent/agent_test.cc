@@ -469,6 +469,32 @@ TEST(Agent, RefusalIsReportedAndTrainingGoesOn) {
   EXPECT_EQ(trainer.agent->exchange()->outcome, StepOutcome::kSolo);
 }
 
+// Two processes with one rank would take the place from each other for ever.
+TEST(Agent, ProcessWhoseRankIsTakenStaysAway) {
+  FakeGateway gateway;
+  Trainer trainer(gateway, 10);
+  const auto connection = trainer.start(gateway);
+  wire::AgentMessage reject;
+  reject.mutable_reject()->set_error_code(static_cast<std::uint32_t>(ErrorCode::kLinkReplaced));
+  reject.mutable_reject()->set_detail("another process has connected as rank 0");
+  connection->send(reject);
+  EXPECT_TRUE(connection->reads_end());
+  EXPECT_EQ(trainer.agent->exchange()->outcome, StepOutcome::kSolo);
+  EXPECT_NE(trainer.agent->last_error().find("another process"), std::string::npos);
+  EXPECT_EQ(trainer.agent->statistics().reconnects, 0U);
+}
+
+TEST(Agent, TensorWithoutElementsNeedsNoMemory) {
+  FakeGateway gateway;
+  Trainer trainer(gateway, 10);
+  EXPECT_TRUE(trainer.agent->add_tensor("empty", compression::ElementType::kFloat32, {0, 7}, nullptr));
+  EXPECT_FALSE(trainer.agent->add_tensor("lost", compression::ElementType::kFloat32, {7}, nullptr));
+  const auto connection = trainer.start(gateway);
+  auto result = trainer.step();
+  play_echo_round(*connection, 1, 1);
+  EXPECT_EQ(result.get().outcome, StepOutcome::kCommitted);
+}
+
 TEST(Agent, AnnouncedSoloIsNotWaitedForUntilItsBoundThenPausedForABoundedTime) {
   FakeGateway gateway;
   gateway.welcome.set_solo_steps_max(3);

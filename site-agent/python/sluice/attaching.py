@@ -3,12 +3,14 @@
 import functools
 import logging
 import types
+import weakref
 
 from sluice import environment
 from sluice.handle import Agent, Handle
 
 logger = logging.getLogger("sluice")
 _said = set()
+_attached = []  # a weak reference to the handle of this process
 
 
 def say_once(text):
@@ -49,6 +51,9 @@ def attach(model, optimizer, tokens_per_step=None, state_file=None):
     if not gateway:
         say_once("sluice: SLUICE_GATEWAY is not set: training without other sites")
         return Handle(None, None, 0)
+    if _attached and _attached[0]() is not None and _attached[0]().is_attached:
+        logger.error("sluice: attach was called again in this process while it is attached: the second model trains without other sites")
+        return Handle(None, None, 0)
     try:
         rank, ranks = environment.rank_of_site()
         agent = Agent(gateway, rank, ranks, environment.agent_options(), named_parameters(model))
@@ -60,4 +65,5 @@ def attach(model, optimizer, tokens_per_step=None, state_file=None):
         return Handle(None, None, 0)
     handle = Handle(agent, optimizer, 1 if tokens_per_step is None else tokens_per_step)
     handle.inner_step, handle.wrapped_step = wrap_step(optimizer, handle)
+    _attached[:] = [weakref.ref(handle)]
     return handle
