@@ -204,6 +204,16 @@ void Engine::feed(sync::Event event) {
 }
 
 void Engine::on_record(const sync::RoundRecord& record) {
+  // Every start of the store begins a later epoch, unless it started from a journal older than the one before.
+  const EpochId known = machine_->record().epoch;
+  if (record.epoch.value + sync::kEpochsPerStart <= known.value && !is_store_behind_) {
+    is_store_behind_ = true;
+    const std::string text = fmt::format(
+        "the store speaks of epoch {}, this site has seen {}: its journal was moved or restored; start this gateway again to follow it",
+        record.epoch, known);
+    log_error("store", "{}", text);
+    history_.announce(text, false, std::chrono::system_clock::now());
+  }
   feed(sync::RecordSeen{record});
   if (const auto model = run_model()) refuse_other_model(*model, "the run");
 }

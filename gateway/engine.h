@@ -185,6 +185,7 @@ class Engine {
   std::map<SiteId, std::deque<FrameRecord>> waiting_frames_;  // a peer's queue was full; shared bytes, bounded by the round's frames
   std::string last_announcement_;
   std::map<SiteId, WallTime> last_seen_;  // peers whose link was up
+  bool is_store_behind_ = false;          // it speaks of epochs long past: said once
   bool is_store_stuck_ = false;           // here: its journal cannot be written
   WallTime started_at_;
 };
