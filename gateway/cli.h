@@ -17,6 +17,9 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitCannotConnect = 3;
+// Of `topo diagnose` alone: the files were read, and something is wrong with what they describe.
+inline constexpr int kExitWarnings = 4;
+inline constexpr int kExitErrors = 5;
 
 void add_certs_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);

@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "topology/internal/nvlink_speed.h"
 #include "topology/internal/pci_paths.h"
 #include "topology/internal/xml_elements.h"
 #include "topology/limits.h"
@@ -53,14 +54,10 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// GB/s of one NVLink as NCCL takes it, by compute capability; of XGMI by the GCN architecture is not stated anywhere.
-std::optional<double> nvlink_gb_per_second(std::string_view sm) {
+// Of XGMI it is stated nowhere.
+std::optional<double> lane_gb_per_second(std::string_view sm) {
   const auto version = parse_int(sm);
-  if (!version || *version < 60) return std::nullopt;
-  if (*version >= 100) return 40.1;
-  if (*version >= 90) return 20.6;
-  if (*version == 86) return 12.0;
-  return *version >= 70 ? 20.0 : 18.0;
+  return version ? nvlink_gb_per_second(*version) : std::nullopt;
 }
 
 // Width times speed, as NCCL reckons: Gen4 x16 is 24 GB/s. Nothing when the file does not say.
@@ -92,14 +89,19 @@ std::optional<double> socket_gb_per_second(const XmlElement& cpu) {
   return *model >= 0x55 ? 10.0 : 6.0;
 }
 
-bool is_gpu_class(std::string_view pci_class) {
-  return pci_class.starts_with("0x0302") || pci_class.starts_with("0x0380") || pci_class.starts_with("0x1200");
+// "sm90"; RCCL's "gfx942", whose files write the digits.
+std::string gpu_type(const XmlElement& gpu) {
+  if (gpu.has("gcn"))
+    return gpu.attribute("gcn").starts_with("gfx") ? std::string(gpu.attribute("gcn")) : fmt::format("gfx{}", gpu.attribute("gcn"));
+  return parse_int(gpu.attribute("sm")) ? fmt::format("sm{}", gpu.attribute("sm")) : std::string();
 }
+
+bool is_gpu_class(std::string_view pci_class) { return pci_class.starts_with("0x03") || pci_class.starts_with("0x1200"); }
 
 class XmlReader {
  public:
   XmlReader(const std::vector<XmlElement>& elements, const std::string& name) : elements_(elements), device_of_(elements.size(), 0) {
-    graph_.source = name;
+    graph_.files.push_back({name, "nccl-xml"});
     Device node;
     node.name = "node0";
     graph_.devices.push_back(std::move(node));
@@ -112,12 +114,12 @@ class XmlReader {
     if (!errors_.empty()) return refuse();
     const std::size_t endpoints = graph_.ngpus() + graph_.count(DeviceKind::kNic);
     if (endpoints > kEndpointsMax) {
-      return fail(ErrorCode::kTopologyTooLarge, "read " + graph_.source,
+      return fail(ErrorCode::kTopologyTooLarge, "read " + graph_.files.front().name,
                   fmt::format("{} GPUs and NICs, at most {}", endpoints, kEndpointsMax));
     }
     for (const std::size_t index : fast_links_) add_fast_link(index);
     report_gaps();
-    add_derived_links(graph_, socket_);
+    add_derived_links(graph_, {.socket_gb_per_second = socket_});
     return std::move(graph_);
   }
 
@@ -126,7 +128,7 @@ class XmlReader {
     const std::size_t shown = std::min(errors_.size(), kErrorsShown);
     std::string text = fmt::format("{}", fmt::join(errors_.begin(), errors_.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
     if (shown < errors_.size()) text += fmt::format("; and {} more", errors_.size() - shown);
-    return fail(ErrorCode::kTopologyInvalid, "read " + graph_.source, std::move(text));
+    return fail(ErrorCode::kTopologyInvalid, "read " + graph_.files.front().name, std::move(text));
   }
 
   void error(const XmlElement& element, std::string_view text) {
@@ -165,8 +167,8 @@ class XmlReader {
     device.parent = device_of_[elements_[index].parent];
     if (!device.numa) device.numa = graph_.devices[device.parent].numa;
     device_of_[index] = at;
-    graph_.links.push_back({at, device.parent, "PCI", gb_per_second, LinkSource::kNcclXml});
-    graph_.links.push_back({device.parent, at, "PCI", gb_per_second, LinkSource::kNcclXml});
+    graph_.links.push_back({at, device.parent, "PCI", gb_per_second, LinkBasis::kStated});
+    graph_.links.push_back({device.parent, at, "PCI", gb_per_second, LinkBasis::kStated});
     graph_.devices.push_back(std::move(device));
     return at;
   }
@@ -220,6 +222,7 @@ class XmlReader {
     gpu.kind = DeviceKind::kGpu;
     gpu.name = fmt::format("GPU{}", element.attribute("dev"));
     gpu.bus_id = graph_.devices[device_of_[element.parent]].bus_id;
+    gpu.type = gpu_type(element);
     const DeviceIndex at = add_device(index, std::move(gpu), std::nullopt);
     gpu_of_pci_.emplace(graph_.devices[at].parent, at);
   }
@@ -244,6 +247,7 @@ class XmlReader {
     } else if (megabits > 0) {
       nic.network_gb_per_second = megabits / 8000;
     }
+    if (element.attribute("gdr") == "0") graph_.add_problem("gdr-off", Severity::kInfo, nic.name, "the file says gdr=\"0\"");
     add_device(index, std::move(nic), std::nullopt);
   }
 
@@ -296,14 +300,14 @@ class XmlReader {
     const std::string target = lower(element.attribute("target"));
     const bool is_xgmi = element.name == "xgmi";
     graph_.devices[gpu].fast_links += static_cast<std::uint32_t>(count);
-    const auto each = is_xgmi ? std::nullopt : nvlink_gb_per_second(elements_[element.parent].attribute("sm"));
+    const auto each = is_xgmi ? std::nullopt : lane_gb_per_second(elements_[element.parent].attribute("sm"));
     const auto gb_per_second = each ? std::optional(*each * count) : std::nullopt;
     const auto peer = target_of(element, target);
     if (!peer) {
       return graph_.add_gap("nvlink-target", graph_.devices[gpu].name,
                             fmt::format("{} to {}, which is neither a GPU of the file nor a switch", element.name, target));
     }
-    graph_.links.push_back({gpu, *peer, fmt::format("{}{}", is_xgmi ? "XGMI" : "NV", count), gb_per_second, LinkSource::kNcclXml});
+    graph_.links.push_back({gpu, *peer, fmt::format("{}{}", is_xgmi ? "XGMI" : "NV", count), gb_per_second, LinkBasis::kStated});
   }
 
   std::optional<DeviceIndex> target_of(const XmlElement& element, const std::string& target) {

@@ -147,7 +147,7 @@ class TableFinder {
 
 class MatrixReader {
  public:
-  MatrixReader(Table table, const std::string& name) : table_(std::move(table)) { graph_.source = name; }
+  MatrixReader(Table table, const std::string& name) : table_(std::move(table)) { graph_.files.push_back({name, "topo-matrix"}); }
 
   Result<SiteGraph> read() {
     SLUICE_CHECK_OK(check_kind());
@@ -163,7 +163,7 @@ class MatrixReader {
   }
 
  private:
-  [[nodiscard]] std::string operation() const { return "read " + graph_.source; }
+  [[nodiscard]] std::string operation() const { return "read " + graph_.files.front().name; }
 
   [[nodiscard]] tl::unexpected<Error> invalid(std::string text) const {
     return fail(ErrorCode::kTopologyInvalid, operation(), std::move(text));
@@ -248,7 +248,7 @@ class MatrixReader {
     if (cell == "?") {
       graph_.add_gap("missing-cell", fmt::format("{}/{}", row.label, name), "the cell is empty");
     } else if (from != to) {
-      graph_.links.push_back({from, to, cell, std::nullopt, LinkSource::kTopoMatrix});
+      graph_.links.push_back({from, to, cell, std::nullopt, LinkBasis::kStated});
       cells_.emplace(std::pair{from, to}, cell);
       if (cell.starts_with("NV") && graph_.devices[to].kind == DeviceKind::kGpu) note_lanes(graph_.devices[from], cell);
     }

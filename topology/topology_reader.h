@@ -10,7 +10,8 @@
 
 namespace sluice::topology {
 
-// NCCL topology XML or the output of `nvidia-smi topo -m`. Fails as the reader of the kind does, and with kTopologyUnrecognized.
+// Any of the kinds of docs/reference/topology.md, by the content. Fails as the reader of the kind does, with kTopologyWrongKind for what is
+// known and no topology, and with kTopologyUnrecognized.
 Result<SiteGraph> read_topology_file(std::string_view text, const std::string& name);
 
 }  // namespace sluice::topology

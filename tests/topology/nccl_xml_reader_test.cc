@@ -2,6 +2,7 @@
 // Method: a file of the project's own, then one small text for each trait of real files: classes only, RCCL, other roots, hostile XML.
 
 #include "topology/nccl_xml_reader.h"
+#include "topology/graph_arrays.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,10 +38,10 @@ TEST(NcclXmlReader, SwitchedPairHasItsLinksAndSpeeds) {
   EXPECT_FALSE(graph->is_partial);
   EXPECT_EQ(graph->count(DeviceKind::kPci), 4u);
   EXPECT_EQ(graph->count(DeviceKind::kNvSwitch), 2u);
-  EXPECT_DOUBLE_EQ(speed_intra(*graph)[0][1].value_or(0), 240.0);
+  EXPECT_DOUBLE_EQ(speed_intra(*graph).at(0, 1).value_or(Speed{}).gb_per_second, 240.0);
   ASSERT_EQ(graph->problems.size(), 1u);
   EXPECT_EQ(graph->problems[0].id, "net-speed-unit");
-  const auto json = summary_to_json(*graph);
+  const auto json = summary_to_json(*graph, {});
   EXPECT_EQ(json["gpus"], 2);
   EXPECT_EQ(json["nics"], 2);
   EXPECT_EQ(json["nodes"], 1);
@@ -84,8 +85,24 @@ TEST(NcclXmlReader, WrongElementsAreNamed) {
 }
 
 TEST(NcclXmlReader, OtherRootsAreRefusedWithAHint) {
-  expect_refused("<graphs version=\"1\"><graph id=\"0\"><channel/></graph></graphs>", ErrorCode::kTopologyWrongKind, "graphs=1 channels=1");
-  expect_refused("<topology/>", ErrorCode::kTopologyWrongKind, "hwloc");
+  for (const auto& [text, part] : {std::pair("<graphs version=\"1\"><graph id=\"0\"><channel/></graph></graphs>", "graphs=1 channels=1"),
+                                   std::pair("<topology/>", "hwloc")}) {
+    const auto graph = read_nccl_xml(text, "test");
+    ASSERT_FALSE(graph);
+    EXPECT_EQ(graph.error().code, ErrorCode::kTopologyWrongKind);
+    EXPECT_THAT(graph.error().to_string(), HasSubstr(part));
+  }
+}
+
+TEST(NcclGraphReader, AGraphFileSaysWhatItUsesAndThatItIsNoMachine) {
+  const auto graph = read_topology_file(
+      "<graphs version=\"1\"><graph id=\"0\"><channel><gpu dev=\"3\"/><gpu dev=\"1\"/><net dev=\"0\"/></channel></graph></graphs>", "test");
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  EXPECT_TRUE(graph->is_partial);
+  ASSERT_EQ(graph->channel_files.size(), 1u);
+  EXPECT_EQ(graph->channel_files[0].gpus, (std::vector<int>{1, 3}));
+  EXPECT_EQ(graph->problems[0].id, "graph-file");
+  expect_refused("<graphs><graph><channel><gpu dev=\"x\"/></channel></graph></graphs>", ErrorCode::kTopologyInvalid, "dev");
 }
 
 TEST(NcclXmlReader, HostileXmlIsRefused) {

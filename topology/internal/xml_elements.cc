@@ -55,8 +55,16 @@ void on_start(void* user, const XML_Char* name, const XML_Char** attributes) {
 
 void on_end(void* user, const XML_Char* /*name*/) { static_cast<ParseState*>(user)->open.pop_back(); }
 
-void on_doctype(void* user, const XML_Char* /*name*/, const XML_Char* /*system*/, const XML_Char* /*public_id*/, int /*internal*/) {
-  static_cast<ParseState*>(user)->refuse(ErrorCode::kTopologySyntax, "a document type (DOCTYPE) is not accepted");
+void on_text(void* user, const XML_Char* text, int size) {
+  auto& state = *static_cast<ParseState*>(user);
+  if (!state.open.empty()) state.elements[state.open.back()].text.append(text, static_cast<std::size_t>(size));
+}
+
+// hwloc writes <!DOCTYPE topology SYSTEM "hwloc2.dtd">; one with definitions inside belongs to no kind of file.
+void on_doctype(void* user, const XML_Char* /*name*/, const XML_Char* /*system*/, const XML_Char* /*public_id*/, int has_internal) {
+  if (has_internal != 0) {
+    static_cast<ParseState*>(user)->refuse(ErrorCode::kTopologySyntax, "a document type (DOCTYPE) with definitions is not accepted");
+  }
 }
 
 }  // namespace
@@ -81,6 +89,7 @@ Result<std::vector<XmlElement>> parse_xml_elements(std::string_view text, const 
   state.parser = parser.get();
   XML_SetUserData(parser.get(), &state);
   XML_SetElementHandler(parser.get(), on_start, on_end);
+  XML_SetCharacterDataHandler(parser.get(), on_text);
   XML_SetStartDoctypeDeclHandler(parser.get(), on_doctype);
   const bool is_parsed = XML_Parse(parser.get(), text.data(), static_cast<int>(text.size()), XML_TRUE) == XML_STATUS_OK;
   if (!is_parsed) {

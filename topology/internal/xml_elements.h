@@ -1,7 +1,7 @@
 #pragma once
 
-// A small XML file as a list of its elements, with bounds on everything. Document types and entities are refused: no file of the kinds read
-// here has one, and their expansion is the known way to blow up a parser. Text between elements is ignored. Pure.
+// A small XML file as a list of its elements, with bounds on everything. Entities are refused, and document types unless they only name an
+// outside file, which is never looked at: expanding entities is the known way to blow up a parser. Pure.
 
 #include <cstddef>
 #include <string>
@@ -16,6 +16,7 @@ namespace sluice::topology {
 struct XmlElement {
   std::string name;
   std::vector<std::pair<std::string, std::string>> attributes;
+  std::string text;        // directly inside, as it stands
   std::size_t parent = 0;  // position in the list, before the element itself; the root is its own parent
   std::size_t line = 0;
 
