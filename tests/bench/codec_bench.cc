@@ -14,8 +14,10 @@
 #include <map>
 
 #include "compression/chunk_sum.h"
+#include "compression/elements.h"
 #include "compression/frame_decoder.h"
 #include "compression/grid_codec.h"
+#include "compression/internal/chunk_sample.h"
 #include "compression/internal/dense_coder.h"
 #include "compression/internal/sparse_coder.h"
 #include "compression/sketch.h"
@@ -29,7 +31,8 @@ struct Options {
   std::size_t values = std::size_t{32} << 20;  // 128 MiB of fp32
   int repeats = 7;
   std::string json_path;
-  std::string delta_path;  // raw little-endian fp32, as the demo saves deltas
+  std::vector<std::string> delta_paths;  // raw little-endian fp32, as the demo saves deltas
+  std::string weights_path;              // the same: parameters of a model
 };
 
 double cpu_seconds() {
@@ -84,7 +87,9 @@ class Bench {
   void dense_cases();
   void owner_cases();
   void sparse_cases();
-  void state_case();
+  void crossover_cases();
+  void state_cases();
+  void state_case(const std::string& name, std::span<const float> weights);
   void delta_case();
   void report() const;
 
@@ -311,50 +316,106 @@ void Bench::sparse_cases() {
   sparse_case(5.1517F, true);
 }
 
-void Bench::state_case() {
-  // Weights of a layer: Gaussian with a scale of 0.02, as bfloat16.
-  std::vector<std::uint8_t> bytes(2 * (values_ / 4));
-  for (std::size_t at = 0; at < bytes.size() / 2; ++at) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(0.02F * delta_[at]);
-    store_le(bytes.data() + 2 * at, static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16));
+// Integers of one density coded both ways: where a sparse frame becomes larger than a dense one. Bits of whole payloads, no speeds.
+void Bench::crossover_cases() {
+  const GridKernels& kernels = *available_kernels().back();
+  constexpr std::pair<Shape, const char*> kShapes[] = {{Shape::kGaussian, "Gaussian"}, {Shape::kLaplace, "Laplace"}, {Shape::kHeavy, "t4"}};
+  for (const auto& [shape, name] : kShapes) {
+    const auto values = random_values(shape, kChunkValues, 7);
+    std::vector<float> magnitudes(values.size());
+    std::transform(values.begin(), values.end(), magnitudes.begin(), [](float value) { return std::fabs(value); });
+    std::sort(magnitudes.begin(), magnitudes.end(), std::greater<>());
+    for (const double density : {0.02, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15}) {
+      const float step = 2.0F * magnitudes[static_cast<std::size_t>(density * static_cast<double>(values.size()))];
+      std::vector<std::int32_t> integers(values.size());
+      std::transform(values.begin(), values.end(), integers.begin(),
+                     [step](float value) { return static_cast<std::int32_t>(std::nearbyint(value / step)); });
+      GridSource source;
+      source.integers32 = integers.data();
+      std::array<std::int32_t, kSampleValues> sample;
+      sample_integers(kernels, source, integers.size(), sample);
+      EncodeWorkspace workspace;
+      constexpr double kToBits = 8.0 / kChunkValues;
+      const CodedPayload dense = encode_dense(kernels, plan_dense(kernels, sample, integers.size()), source, integers.size(), workspace);
+      const double dense_bits = kToBits * static_cast<double>(dense.payload.size());
+      const double sparse_bits = kToBits * static_cast<double>(encode_sparse(kernels, source, integers.size(), workspace).payload.size());
+      for (const auto& [way, bits] : {std::pair{"dense", dense_bits}, std::pair{"sparse", sparse_bits}}) {
+        Case row{fmt::format("crossover, {}, {:.0f} % nonzeros, {}", name, 100.0 * density, way), kernels.name};
+        row.bits = bits;
+        row.memcpy_gbps = cases_.empty() ? 1.0 : cases_.back().memcpy_gbps;
+        cases_.push_back(row);
+      }
+      fmt::print("crossover, {:<8} {:4.0f} % nonzeros   dense {:.4f}   sparse {:.4f} bits\n", name, 100.0 * density, dense_bits,
+                 sparse_bits);
+    }
   }
+}
+
+// Weights as bfloat16, packed and unpacked without loss.
+void Bench::state_case(const std::string& name, std::span<const float> weights) {
+  ByteVector bytes(2 * weights.size());
+  store_elements(weights, ElementType::kBfloat16, bytes);
   const double memcpy_before = memcpy_seconds();
   ByteVector packed;
-  Case row{"state: bf16 weights, bits per value", "zstd"};
-  const double share = static_cast<double>(bytes.size()) / (4.0 * static_cast<double>(values_));
-  row.encode_gbps = share * gbps(median_seconds(3, [&] { packed = *pack_state(bytes, ElementType::kBfloat16); }));
+  Case row{name, "zstd"};
+  const auto rate = [&bytes](double seconds) { return 1e-9 * static_cast<double>(bytes.size()) / seconds; };
+  row.encode_gbps = rate(median_seconds(options_.repeats, [&] { packed = *pack_state(bytes, ElementType::kBfloat16); }));
   ByteVector unpacked;
-  row.decode_gbps = share * gbps(median_seconds(3, [&] { unpacked = *unpack_state(packed, bytes.size()); }));
+  row.decode_gbps = rate(median_seconds(options_.repeats, [&] { unpacked = *unpack_state(packed, bytes.size()); }));
   if (unpacked != bytes) std::abort();
   row.bits = 16.0 * static_cast<double>(packed.size()) / static_cast<double>(bytes.size());
   add_case(row, memcpy_before);
   fmt::print("  lossless ratio against plain bf16: {:.3f}\n", static_cast<double>(bytes.size()) / static_cast<double>(packed.size()));
 }
 
-void Bench::delta_case() {
-  if (options_.delta_path.empty()) return;
-  std::ifstream file(options_.delta_path, std::ios::binary);
+std::vector<float> read_floats(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::vector<float> delta(bytes.size() / 4);
-  std::memcpy(delta.data(), bytes.data(), 4 * delta.size());
-  if (delta.empty()) return;
-  Sketch sketch;
-  sketch.add(delta, 1.0F, {}, 1);
-  const float step = choose_step(std::vector<SiteSketch>{{&sketch, 1.0}}, 3.0);
-  std::vector<ByteVector> frames;
-  for (std::size_t at = 0; at < delta.size(); at += kChunkValues) {
-    const std::span<const float> part = std::span<const float>(delta).subspan(at, std::min<std::size_t>(kChunkValues, delta.size() - at));
-    std::vector<float> residual(part.size());
-    frames.emplace_back();
-    if (!encode_grid_frame(part, 1.0F, residual, step, ChunkId(0), frames.back())) std::abort();
+  std::vector<float> values(bytes.size() / 4);
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), 4 * values.size());
+  return values;
+}
+
+void Bench::state_cases() {
+  // Weights of a layer: Gaussian with a scale of 0.02.
+  std::vector<float> layer(values_ / 4);
+  std::transform(delta_.begin(), delta_.begin() + static_cast<std::ptrdiff_t>(layer.size()), layer.begin(),
+                 [](float x) { return 0.02F * x; });
+  state_case("state: Gaussian weights as bf16", layer);
+  if (options_.weights_path.empty()) return;
+  // A small model is repeated to at least 64 MiB, which changes nothing for blocks that are packed alone and gives the clock something to
+  // do.
+  const std::vector<float> weights = read_floats(options_.weights_path);
+  if (weights.empty()) return;
+  std::vector<float> repeated;
+  do repeated.insert(repeated.end(), weights.begin(), weights.end());
+  while (repeated.size() < (std::size_t{32} << 20));
+  state_case("state: saved weights as bf16", repeated);
+}
+
+void Bench::delta_case() {
+  for (const std::string& path : options_.delta_paths) {
+    const std::vector<float> delta = read_floats(path);
+    if (delta.empty()) continue;
+    Sketch sketch;
+    sketch.add(delta, 1.0F, {}, 1);
+    const float step = choose_step(std::vector<SiteSketch>{{&sketch, 1.0}}, 3.0);
+    std::vector<ByteVector> frames;
+    for (std::size_t at = 0; at < delta.size(); at += kChunkValues) {
+      const std::span<const float> part = std::span<const float>(delta).subspan(at, std::min<std::size_t>(kChunkValues, delta.size() - at));
+      std::vector<float> residual(part.size());
+      frames.emplace_back();
+      if (!encode_grid_frame(part, 1.0F, residual, step, ChunkId(0), frames.back())) std::abort();
+    }
+    const Quality quality = measure_quality(delta, frames);
+    Case row{"dense on saved deltas: " + path.substr(path.find_last_of('/') + 1), available_kernels().back()->name};
+    row.bits = quality.bits;
+    row.payload_bits = quality.payload_bits;
+    row.nmse = quality.nmse;
+    row.entropy_bits = quality.entropy;
+    row.gap_db = gap_db(quality.bits, quality.nmse);
+    add_case(row, memcpy_seconds());
   }
-  const Quality quality = measure_quality(delta, frames);
-  Case row{"dense on saved deltas", available_kernels().back()->name};
-  row.bits = quality.bits;
-  row.nmse = quality.nmse;
-  row.entropy_bits = quality.entropy;
-  row.gap_db = gap_db(quality.bits, quality.nmse);
-  add_case(row, memcpy_seconds());
 }
 
 void Bench::report() const {
@@ -384,14 +445,16 @@ int run(int argc, char** argv) {
   app.add_option("--json", options.json_path, "write the cases to this file");
   app.add_option("--mib", mib, "size of the fp32 array")->check(CLI::Range(4, 1024));
   app.add_option("--repeats", options.repeats, "runs per case, the median counts")->check(CLI::Range(1, 99));
-  app.add_option("--delta", options.delta_path, "raw fp32 deltas to code at 3 bits");
+  app.add_option("--delta", options.delta_paths, "files of raw fp32 deltas, each coded at 3 bits");
+  app.add_option("--weights", options.weights_path, "file of raw fp32 parameters, packed as bf16 without loss");
   CLI11_PARSE(app, argc, argv);
   options.values = mib << 18U;
   Bench bench(options);
   bench.dense_cases();
   bench.owner_cases();
   bench.sparse_cases();
-  bench.state_case();
+  bench.crossover_cases();
+  bench.state_cases();
   bench.delta_case();
   bench.report();
   return 0;

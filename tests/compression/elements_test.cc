@@ -1,11 +1,18 @@
 // Goal: element types convert as IEEE 754 says, and chunks of vectors beyond 2^31 values lie where they must.
-// Method: all 65536 halves there and back, rounding at ties, boundaries, NaN; chunk arithmetic at 2^31 + 1.
+// Method: all 65536 halves there and back, rounding at ties, boundaries, NaN; chunk arithmetic at 2^31 + 1, and a vector of that size made
+// of the same 16 MiB mapped again and again, so that it takes addresses and no memory.
 #include "compression/elements.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <limits>
+
+#include "compression/frame_decoder.h"
+#include "compression/grid_codec.h"
+#include "compression/sketch.h"
 
 namespace sluice::compression {
 namespace {
@@ -58,6 +65,63 @@ TEST(Elements, NonFiniteIsFoundByIndex) {
   EXPECT_EQ(find_non_finite(values), 999U);
   values[300] = std::nanf("");
   EXPECT_EQ(find_non_finite(values), 300U);
+}
+
+// 2^31 + 1 floats at consecutive addresses: 16 MiB of ones 512 times, then a page of its own for the last value.
+class LongVector {
+ public:
+  static constexpr std::uint64_t kCount = (std::uint64_t{1} << 31) + 1;
+  LongVector() {
+    const int file = memfd_create("long-vector", 0);
+    if (file < 0 || ftruncate(file, kPieceBytes + kPageBytes) != 0) return;
+    void* const place = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (place == MAP_FAILED) return;
+    begin_ = static_cast<std::uint8_t*>(place);
+    for (std::uint64_t at = 0; at + kPageBytes < kBytes; at += kPieceBytes) is_whole_ = map(file, begin_ + at, kPieceBytes, 0) && is_whole_;
+    is_whole_ = map(file, begin_ + kBytes - kPageBytes, kPageBytes, kPieceBytes) && is_whole_;
+    close(file);
+    std::fill_n(values().begin(), kPieceBytes / 4, 1.0F);
+  }
+  ~LongVector() {
+    if (begin_ != nullptr) munmap(begin_, kBytes);
+  }
+  LongVector(const LongVector&) = delete;
+  LongVector& operator=(const LongVector&) = delete;
+  [[nodiscard]] bool is_whole() const { return begin_ != nullptr && is_whole_; }
+  [[nodiscard]] std::span<float> values() const { return {reinterpret_cast<float*>(begin_), kCount}; }
+
+ private:
+  static constexpr std::uint64_t kPageBytes = 4096;
+  static constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;
+  static constexpr std::uint64_t kBytes = 4 * (kCount - 1) + kPageBytes;
+  static bool map(int file, void* at, std::uint64_t bytes, std::uint64_t offset) {
+    return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(offset)) == at;
+  }
+  std::uint8_t* begin_ = nullptr;
+  bool is_whole_ = true;
+};
+
+TEST(Elements, AVectorBeyond31BitsIsSearchedAndCodedToItsLastValue) {
+  const LongVector vector;
+  ASSERT_TRUE(vector.is_whole());
+  const std::span<float> values = vector.values();
+  const std::uint64_t last = values.size() - 1;
+  values[last] = -3.0F;
+  EXPECT_EQ(find_non_finite(values), values.size());
+  const ChunkId chunk(static_cast<std::uint32_t>(chunk_count(values.size()) - 1));
+  const ChunkRange range = chunk_range(chunk, values.size());
+  ASSERT_EQ(range.begin, last);
+  std::vector<float> residual(range.size);
+  ByteVector frame;
+  ASSERT_TRUE(encode_grid_frame(values.subspan(range.begin, range.size), 1.0F, residual, 0.5F, chunk, frame));
+  float decoded = 0.0F;
+  ASSERT_TRUE(decode_frame(*parse_frame(frame), std::span<float>(&decoded, 1)));
+  EXPECT_EQ(decoded, -3.0F);
+  Sketch sketch;
+  sketch.add(values, 1.0F, {}, std::uint32_t{1} << 16);
+  EXPECT_EQ(sketch.samples(), (std::uint64_t{1} << 15) + 1);
+  values[last] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(find_non_finite(values), last);
 }
 
 TEST(Elements, ChunksReachBeyond31Bits) {
