@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "topology/internal/json_text.h"
 #include "topology/limits.h"
@@ -39,9 +42,10 @@ void append_device(std::string& out, const Device& device, DeviceIndex index) {
   out += '}';
 }
 
-// [from, to, "label", "basis", file, GB/s or null, latency or null]; a label is quoted once for many links.
-void append_link(std::string& out, const Link& link, const std::string& label) {
-  fmt::format_to(std::back_inserter(out), "[{},{},{},\"{}\",{},", link.from, link.to, label, link_basis_name(link.basis), link.file);
+// [from, to, label, basis, file, GB/s or null, latency]: the label by its place in "labels", the basis as a number. A site has hundreds of
+// thousands of links and a few dozen labels.
+void append_link(std::string& out, const Link& link, std::size_t label) {
+  fmt::format_to(std::back_inserter(out), "[{},{},{},{},{},", link.from, link.to, label, static_cast<int>(link.basis), link.file);
   if (link.gb_per_second) {
     fmt::format_to(std::back_inserter(out), "{}", *link.gb_per_second);
   } else {
@@ -78,10 +82,11 @@ struct Wrong {
 
 class FileReader {
  public:
-  FileReader(const Json& root, const std::string& name) : root_(root), name_(name) {}
+  explicit FileReader(const Json& root) : root_(root) {}
 
   SiteGraph read() {
-    check_keys(root_, "the file", {"format", "version", "partial", "files", "devices", "links", "problems", "channel_files", "counts"});
+    check_keys(root_, "the file",
+               {"format", "version", "partial", "files", "devices", "labels", "links", "problems", "channel_files", "counts"});
     SiteGraph graph;
     graph.is_partial = boolean(root_, "partial");
     for (const Json& entry : list("files")) {
@@ -93,6 +98,7 @@ class FileReader {
     if (devices.size() > kSiteDevicesMax) throw Wrong{fmt::format("more than {} devices", kSiteDevicesMax)};
     graph.devices.reserve(devices.size());
     for (const Json& entry : devices) graph.devices.push_back(read_device(entry, graph.devices.size()));
+    for (const Json& entry : list("labels")) labels_.push_back(as_text(entry, "a label"));
     const Json& links = list("links");
     if (links.size() > kSiteLinksMax) throw Wrong{fmt::format("more than {} links", kSiteLinksMax)};
     graph.links.reserve(links.size());
@@ -184,7 +190,7 @@ class FileReader {
     return device;
   }
 
-  static Link read_link(const Json& entry, const SiteGraph& graph) {
+  Link read_link(const Json& entry, const SiteGraph& graph) const {
     if (!entry.is_array() || entry.size() < 6 || entry.size() > 7) {
       throw Wrong{fmt::format("links[{}] must be a list of 6 or 7", graph.links.size())};
     }
@@ -192,10 +198,8 @@ class FileReader {
     const std::size_t devices = graph.devices.size();
     link.from = as_count(entry[0], "from in links", devices);
     link.to = as_count(entry[1], "to in links", devices);
-    link.label = as_text(entry[2], "a label in links");
-    const auto basis = parse_link_basis(entry[3].is_string() ? entry[3].get_ref<const std::string&>() : "");
-    if (!basis) throw Wrong{fmt::format("links[{}] is known in no way that is known", graph.links.size())};
-    link.basis = *basis;
+    link.label = labels_[as_count(entry[2], "label in links", labels_.size())];
+    link.basis = static_cast<LinkBasis>(as_count(entry[3], "basis in links", 3));
     link.file = static_cast<FileIndex>(as_count(entry[4], "file in links", graph.files.size()));
     link.gb_per_second = as_speed(entry[5], "speed in links");
     if (entry.size() == 7) link.latency_us = as_speed(entry[6], "latency in links");
@@ -227,7 +231,7 @@ class FileReader {
   }
 
   const Json& root_;
-  const std::string& name_;
+  std::vector<std::string> labels_;
 };
 
 }  // namespace
@@ -244,13 +248,17 @@ std::string write_graph_file(const SiteGraph& graph) {
     out += index == 0 ? "\n" : ",\n";
     append_device(out, graph.devices[index], index);
   }
+  std::map<std::string_view, std::size_t> place;
+  std::vector<std::string_view> labels;
+  for (const Link& link : graph.links) {
+    if (place.emplace(link.label, labels.size()).second) labels.push_back(link.label);
+  }
+  out += "],\n\"labels\":[";
+  for (std::size_t index = 0; index < labels.size(); ++index) out += (index == 0 ? "" : ",") + json_string(labels[index]);
   out += "],\n\"links\":[";
-  std::map<std::string, std::string> labels;
   for (std::size_t index = 0; index < graph.links.size(); ++index) {
-    std::string& label = labels[graph.links[index].label];
-    if (label.empty()) label = json_string(graph.links[index].label);
     out += index == 0 ? "\n" : ",\n";
-    append_link(out, graph.links[index], label);
+    append_link(out, graph.links[index], place.at(graph.links[index].label));
   }
   const auto dump = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
   out += fmt::format("],\n\"problems\":{},\n\"channel_files\":{},\n\"counts\":{}}}\n", dump(problems_to_json(graph)),
@@ -272,7 +280,7 @@ Result<SiteGraph> read_graph_file(std::string_view text, const std::string& name
                             kGraphFileVersion));
   }
   try {
-    return FileReader(root, name).read();
+    return FileReader(root).read();
   } catch (const Wrong& wrong) {
     return fail(ErrorCode::kTopologyInvalid, "read " + name, wrong.text);
   }

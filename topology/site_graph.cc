@@ -13,7 +13,6 @@ namespace sluice::topology {
 namespace {
 
 constexpr std::array<std::string_view, 8> kKindNames = {"node", "cpu", "pci", "nvswitch", "gpu", "nic", "switch", "group"};
-constexpr std::array<std::string_view, 3> kBasisNames = {"stated", "derived", "measured"};
 constexpr std::array<std::string_view, 3> kSeverityNames = {"info", "warning", "error"};
 
 template <typename Enum, std::size_t kCount>
@@ -28,9 +27,6 @@ bool is_endpoint(const Device& device) { return device.kind == DeviceKind::kGpu 
 
 std::string_view device_kind_name(DeviceKind kind) { return kKindNames.at(static_cast<std::size_t>(kind)); }
 std::optional<DeviceKind> parse_device_kind(std::string_view name) { return find_name<DeviceKind>(kKindNames, name); }
-
-std::string_view link_basis_name(LinkBasis basis) { return kBasisNames.at(static_cast<std::size_t>(basis)); }
-std::optional<LinkBasis> parse_link_basis(std::string_view name) { return find_name<LinkBasis>(kBasisNames, name); }
 
 std::string_view severity_name(Severity severity) { return kSeverityNames.at(static_cast<std::size_t>(severity)); }
 std::optional<Severity> parse_severity(std::string_view name) { return find_name<Severity>(kSeverityNames, name); }

@@ -50,8 +50,6 @@ enum class LinkBasis : std::uint8_t {
   kDerived,   // follows from other links of the same file: the path through the PCI tree
   kMeasured,  // by a probe between the two
 };
-std::string_view link_basis_name(LinkBasis basis);
-std::optional<LinkBasis> parse_link_basis(std::string_view name);
 
 // Position in SiteGraph::files.
 using FileIndex = std::uint32_t;

@@ -124,17 +124,18 @@ TEST(GraphFile, WhatIsSavedIsLoaded) {
 TEST(GraphFile, AStrangersFileIsCheckedBeforeItIsUsed) {
   const auto file = [](const std::string& devices, const std::string& links) {
     return "{\"format\":\"sluice-topology\",\"version\":1,\"partial\":false,\"files\":[{\"name\":\"x\",\"kind\":\"y\"}],\"devices\":[" +
-           devices + "],\"links\":[" + links + "],\"problems\":[],\"channel_files\":[],\"counts\":{}}";
+           devices + "],\"labels\":[\"NV1\"],\"links\":[" + links + "],\"problems\":[],\"channel_files\":[],\"counts\":{}}";
   };
   const std::string node = R"({"kind":"node","name":"n"})";
   EXPECT_EQ(graph_of(file(node, "")).nnodes(), 1U);
   expect_refusal(file(R"({"kind":"node","name":"n","colour":1})", ""), ErrorCode::kTopologyInvalid, "colour");
   expect_refusal(file(R"({"kind":"node","name":"n","in":0})", ""), ErrorCode::kTopologyInvalid, ".in");
   expect_refusal(file(R"({"kind":"moon","name":"n"})", ""), ErrorCode::kTopologyInvalid, "kind");
-  expect_refusal(file(node, R"([0,1,"NV1","stated",0,1])"), ErrorCode::kTopologyInvalid, "to in links");
-  expect_refusal(file(node, R"([0,0,"NV1","stated",7,1])"), ErrorCode::kTopologyInvalid, "file in links");
-  expect_refusal(file(node, R"([0,0,"NV1","stated",0,-1])"), ErrorCode::kTopologyInvalid, "speed");
-  expect_refusal(file(node, R"([0,0,"NV1","guessed",0,1])"), ErrorCode::kTopologyInvalid, "links[0]");
+  expect_refusal(file(node, R"([0,1,0,0,0,1])"), ErrorCode::kTopologyInvalid, "to in links");
+  expect_refusal(file(node, R"([0,0,0,0,7,1])"), ErrorCode::kTopologyInvalid, "file in links");
+  expect_refusal(file(node, R"([0,0,0,0,0,-1])"), ErrorCode::kTopologyInvalid, "speed");
+  expect_refusal(file(node, R"([0,0,0,3,0,1])"), ErrorCode::kTopologyInvalid, "basis in links");
+  expect_refusal(file(node, R"([0,0,1,0,0,1])"), ErrorCode::kTopologyInvalid, "label in links");
   std::string newer = file(node, "");
   newer.replace(newer.find("\"version\":1"), 11, "\"version\":9");
   expect_refusal(newer, ErrorCode::kTopologyInvalid, "version 9");
