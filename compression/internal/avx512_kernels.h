@@ -497,13 +497,7 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, s
       to.store(at, _mm512_maskz_sub_epi8(_knot_mask64(escaped), symbols, half_width));
       escapes.note(row_index, escaped);
     }
-    // Memory must not idle meanwhile: each escape fetches one row more.
-    std::size_t ahead = last * kRowValues;
-    const auto deliver = [&](std::size_t at, std::int32_t integer) HWY_ATTR {
-      to.prefetch(ahead);
-      ahead += kRowValues;
-      to.deliver(at, integer);
-    };
+    const auto deliver = [&](std::size_t at, std::int32_t integer) HWY_ATTR { to.deliver(at, integer); };
     if (!escapes.fill(state, model.half_width(), deliver)) return false;
   }
   state.in = in;
