@@ -13,6 +13,7 @@
 #include "compression/grid_codec.h"
 #include "compression/internal/chunk_sample.h"
 #include "compression/internal/dense_coder.h"
+#include "compression/internal/escape_rows.h"
 #include "compression/internal/frame_writer.h"
 #include "compression/internal/grid_value.h"
 
