@@ -89,6 +89,22 @@ Magnitudes spread(const Sketch& sketch, double step) {
   return magnitudes;
 }
 
+// Mean of (x - nearest integer)^2 over low <= x < high.
+double rounding_error(double low, double high) {
+  constexpr double kFlat = 1.0 / 12.0;
+  constexpr double kFarFrom = 64.0;  // bins are wider than several integers from here on
+  if (high > kFarFrom) return kFlat;
+  const auto cube = [](double x) { return x * x * x; };
+  double sum = 0.0;
+  auto cell = static_cast<double>(static_cast<int>(low + 0.5));
+  for (double from = low; from < high; cell += 1.0) {
+    const double to = std::min(high, cell + 0.5);
+    sum += (cube(to - cell) - cube(from - cell)) / 3.0;
+    from = to;
+  }
+  return sum / (high - low);
+}
+
 double with_overhead(double entropy, double nonzero_share) {
   return entropy + std::min(kDenseOverhead, kSparseOverhead * nonzero_share + 0.0005);
 }
@@ -200,6 +216,26 @@ double predict_bits(const Sketch& sketch, float step, double scale) {
     signs += magnitudes.probability[magnitude];
   }
   return with_overhead(entropy + signs, signs);
+}
+
+double mean_square(const Sketch& sketch) {
+  double sum = 0.0;
+  for (std::size_t bin = 0; bin < kSketchBins; ++bin) {
+    if (sketch.bins()[bin] == 0) continue;
+    const double low = bin_edge(bin);
+    const double high = bin_edge(bin + 1);
+    sum += static_cast<double>(sketch.bins()[bin]) * (low * low + low * high + high * high) / 3.0;
+  }
+  return sketch.samples() == 0 ? 0.0 : sum / static_cast<double>(sketch.samples());
+}
+
+double residual_mean_square(const Sketch& sketch, double step) {
+  double sum = 0.0;
+  for (std::size_t bin = 0; bin < kSketchBins; ++bin) {
+    if (sketch.bins()[bin] == 0) continue;
+    sum += static_cast<double>(sketch.bins()[bin]) * rounding_error(bin_edge(bin) / step, bin_edge(bin + 1) / step);
+  }
+  return sketch.samples() == 0 ? 0.0 : step * step * sum / static_cast<double>(sketch.samples());
 }
 
 double predict_bits_mean(std::span<const SiteSketch> sites, float step) {

@@ -47,6 +47,10 @@ class Sketch {
 // REQUIRES: step within kGridStepMin .. kGridStepMax, scale > 0. 0 for an empty sketch.
 double predict_bits(const Sketch& sketch, float step, double scale = 1.0);
 
+// Mean square of the sketched values, and of what rounding them to multiples of `step` leaves out. 0 for an empty sketch.
+double mean_square(const Sketch& sketch);
+double residual_mean_square(const Sketch& sketch, double step);
+
 struct SiteSketch {
   const Sketch* sketch = nullptr;
   double weight_scale = 1.0;  // what the sketched values are multiplied with before they are coded

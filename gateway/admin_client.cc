@@ -49,4 +49,20 @@ Result<nlohmann::json> fetch_admin_json(const Endpoint& endpoint, const std::str
   return document;
 }
 
+Result<nlohmann::json> post_admin_command(const Endpoint& endpoint, const std::string& path) {
+  httplib::Client client(endpoint.host, endpoint.port);
+  client.set_connection_timeout(kAdminClientTimeout);
+  client.set_read_timeout(kAdminClientTimeout);
+  client.set_keep_alive(false);
+  const auto response = client.Post(path.c_str(), httplib::Headers{{"X-Sluice-Command", "1"}}, "", "text/plain");
+  if (!response) return refuse(endpoint, path, response.error());
+  nlohmann::json document = nlohmann::json::parse(response->body, nullptr, false);
+  if (document.is_discarded()) {
+    return fail(ErrorCode::kUnexpectedAnswer, kOperation, fmt::format("http://{}{} is not JSON", endpoint.to_string(), path));
+  }
+  if (response->status / 100 == 2) return document;
+  return fail(response->status == 404 ? ErrorCode::kNotFound : ErrorCode::kUnexpectedAnswer, kOperation,
+              fmt::format("http://{}{} answered with status {}", endpoint.to_string(), path, response->status));
+}
+
 }  // namespace sluice::gateway

@@ -19,5 +19,7 @@ inline constexpr std::size_t kAdminAnswerBytesMax = 16 * 1024 * 1024;
 
 // GET http://<endpoint><path>, for example "/api/v1/status?rounds=20".
 Result<nlohmann::json> fetch_admin_json(const Endpoint& endpoint, const std::string& path);
+// POST of a command, for example "/api/v1/wan/probe?peer=eu-west". kNotFound: the gateway does not know what it names.
+Result<nlohmann::json> post_admin_command(const Endpoint& endpoint, const std::string& path);
 
 }  // namespace sluice::gateway

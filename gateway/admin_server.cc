@@ -90,6 +90,9 @@ std::string make_nonce() {
 
 }  // namespace
 
+constexpr const char* kProbePath = "/api/v1/wan/probe";
+constexpr const char* kCommandHeader = "X-Sluice-Command";
+
 struct AdminServer::Impl {
   Impl(AdminOptions options_, const StatusBoard& board_, const Metrics& metrics_)
       : options(std::move(options_)), board(board_), metrics(metrics_) {}
@@ -132,7 +135,7 @@ void AdminServer::Impl::set_up() {
   server.set_exception_handler([](const Request&, Response& response, std::exception_ptr) { answer_error(response, 500, "internal"); });
   server.set_error_handler([](const Request&, Response& response) {
     if (!response.body.empty()) return;
-    answer_error(response, response.status, "see /, /metrics, /livez, /readyz, /api/v1/status, /api/v1/links, /api/v1/rounds");
+    answer_error(response, response.status, "see /, /metrics, /livez, /readyz, /api/v1/status, /api/v1/links, /api/v1/rounds, /api/v1/wan");
   });
   add_pages();
 }
@@ -141,6 +144,8 @@ void AdminServer::Impl::set_up() {
 httplib::Server::HandlerResponse AdminServer::Impl::screen(const Request& request, Response& response) const {
   if (!is_loopback_host(host_without_port(request.get_header_value("Host")))) {
     answer_error(response, 403, "the Host header does not name this machine's loopback address");
+  } else if (request.method == "POST" && request.path == kProbePath && options.probe && request.has_header(kCommandHeader)) {
+    return httplib::Server::HandlerResponse::Unhandled;
   } else if (request.method != "GET" && request.method != "HEAD") {
     response.set_header("Allow", "GET, HEAD");
     answer_error(response, 405, "the admin interface only reads");
@@ -179,6 +184,20 @@ void AdminServer::Impl::add_pages() {
   server.Get("/api/v1/links", [this](const Request&, Response& response) {
     with_snapshot(response, [&](const StatusSnapshot& snapshot) {
       answer_json(response, {{"site", snapshot.site}, {"links", links_to_json(snapshot)}});
+    });
+  });
+  server.Get("/api/v1/wan", [this](const Request&, Response& response) {
+    with_snapshot(response, [&](const StatusSnapshot& snapshot) { answer_json(response, wan_to_json(snapshot)); });
+  });
+  server.Post(kProbePath, [this](const Request& request, Response& response) {
+    with_snapshot(response, [&](const StatusSnapshot& snapshot) {
+      const std::string peer = request.get_param_value("peer");
+      const bool is_known =
+          std::any_of(snapshot.links.begin(), snapshot.links.end(), [&](const LinkStatus& link) { return link.peer == peer; });
+      if (!is_known) return answer_error(response, 404, "no such peer");
+      options.probe(peer);
+      answer_json(response, {{"peer", peer}, {"window", "started, or refused: see /api/v1/wan"}});
+      response.status = 202;
     });
   });
   server.Get("/api/v1/rounds", [this](const Request& request, Response& response) {

@@ -3,14 +3,18 @@
 // AdminServer: metrics, health, JSON status and dashboard over HTTP/1.1, for people and Prometheus on the same machine. It has no
 // authentication and changes nothing: it listens on loopback only, answers GET and HEAD only, checks the Host header (DNS rebinding), and
 // reads nothing but the published snapshot and the metrics, so that no request ever waits for or disturbs the gateway's loop.
+// The one exception asks for an active probe of a link, which is bounded by itself: POST with the header X-Sluice-Command, which no page of
+// another site can send without being asked by the browser first, and this server does not agree.
 // Own threads: one that accepts, kAdminThreads that answer. start(), port() and stop() may be called from any one thread at a time.
 //
 //     /                 dashboard            /livez           the process and its loop are alive; says nothing of peers
 //     /metrics          Prometheus           /readyz          configuration, listeners, agents' socket, certificate; ?verbose
-//     /api/v1/status    JSON, ?rounds=N      /api/v1/links    /api/v1/rounds
+//     /api/v1/status    JSON, ?rounds=N      /api/v1/links    /api/v1/rounds    /api/v1/wan
+//     POST /api/v1/wan/probe?peer=NAME       202, and the outcome appears in /api/v1/wan
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -28,6 +32,8 @@ struct AdminOptions {
   std::uint16_t port = 0;                              // 0 = any free one
   std::chrono::milliseconds io_timeout{5'000};         // of one read or write
   std::chrono::milliseconds loop_silence_max{30'000};  // /livez fails when the last snapshot is older; 0 = never
+  // Asked to probe the link to this site; any thread. Empty: not offered.
+  std::function<void(const std::string& peer)> probe;
 };
 
 class AdminServer {

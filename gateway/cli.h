@@ -27,5 +27,7 @@ void add_gateway_command(CLI::App& app, int& exit_code);
 // status, links and rounds.
 void add_status_commands(CLI::App& app, int& exit_code);
 void add_topo_command(CLI::App& app, int& exit_code);
+// wan show and wan probe.
+void add_wan_command(CLI::App& app, int& exit_code);
 
 }  // namespace sluice::gateway

@@ -109,6 +109,8 @@ struct CompressionConfig {
   double max_bits = 8.0;  // kAuto: ceiling
   Regime regime = Regime::kAuto;
   std::uint32_t warmup_rounds = 2;  // rounds at 8 bits before anything lower
+  double time_share = 0.1;          // kAuto: share of the inner steps' time that an exchange may take
+  std::chrono::milliseconds time_budget{0};  // kAuto: time of an exchange, in place of time_share; 0 = not set
   double error_feedback = 1.0;      // share of the residual that is carried to the next round, 0..1
 };
 

@@ -125,6 +125,9 @@ void visit_compression(FieldVisitor& v, CompressionConfig& compression) {
   v.real({"max_bits", "Ceiling of auto mode."}, compression.max_bits, {0.05, 16.0});
   choice(v, {"regime", "dense: from 1 bit up; sparse: below; auto: by the bits."}, compression.regime, kRegimeNames);
   integer(v, {"warmup_rounds", "First rounds at 8 bits."}, compression.warmup_rounds, 0, kCountMax);
+  v.real({"time_share", "auto: share of the inner steps' time that an exchange may take."}, compression.time_share, {0.001, 10.0});
+  v.duration({"time_budget", "auto: how long an exchange may take, in place of time_share; 0 ms: not set."}, compression.time_budget,
+             {milliseconds(0), hours(24)});
   v.real({"error_feedback", "Share of the rounding residual carried to the next round."}, compression.error_feedback, {0.0, 1.0});
   v.end_section();
 }

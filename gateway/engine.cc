@@ -28,17 +28,27 @@ sync::RoundConfig machine_config(const GatewayConfig& config) {
   result.commit_deadline = config.round.commit_deadline;
   switch (config.compression.codec) {
     case CodecChoice::kGrid:
-      result.codec = static_cast<std::uint8_t>(compression::Codec::kGridDense);
+      result.rate.codec = static_cast<std::uint8_t>(compression::Codec::kGridDense);
       break;
     case CodecChoice::kRaw32:
-      result.codec = static_cast<std::uint8_t>(compression::Codec::kRaw32);
+      result.rate.codec = static_cast<std::uint8_t>(compression::Codec::kRaw32);
       break;
     case CodecChoice::kBf16:
-      result.codec = static_cast<std::uint8_t>(compression::Codec::kBf16);
+      result.rate.codec = static_cast<std::uint8_t>(compression::Codec::kBf16);
       break;
   }
-  result.bits_per_value = config.compression.bits;
-  result.warmup_rounds = config.compression.warmup_rounds;
+  result.rate.is_auto = config.compression.mode == CompressionMode::kAuto;
+  result.rate.bits = config.compression.bits;
+  result.rate.min_bits = config.compression.min_bits;
+  result.rate.max_bits = config.compression.max_bits;
+  result.rate.warmup_rounds = config.compression.warmup_rounds;
+  result.rate.time_share = config.compression.time_share;
+  result.rate.time_budget = config.compression.time_budget;
+  // Chosen for the run: sparse rounds go with plain averaging, dense ones with outer momentum.
+  const bool is_sparse = config.compression.regime == Regime::kSparse ||
+                         (config.compression.regime == Regime::kAuto && config.compression.min_bits < 1.0 &&
+                          config.training.outer.rule == OuterRule::kAverage);
+  result.rate.regime = is_sparse ? sync::RateRegime::kSparse : sync::RateRegime::kDense;
   return result;
 }
 
@@ -161,6 +171,7 @@ Engine::Engine(EngineParts parts)
   catch_up.say = [](const std::string& text) { log_info("catch-up", "{}", text); };
   catch_up_ = std::make_unique<CatchUp>(sites_, parts_.config.training.outer.rule == OuterRule::kNesterov, parts_.spool, group_,
                                         std::move(catch_up));
+  prober_ = std::make_unique<WanProber>(parts_.loop, parts_.config.wan.probe_window, prober_hooks());
 }
 
 Engine::~Engine() = default;
@@ -180,6 +191,7 @@ void Engine::stop() {
   is_stopped_ = true;
   timer_.cancel();
   publish_timer_.cancel();
+  prober_->stop();
   agents_->stop();
   links_->stop();
 }
@@ -260,6 +272,7 @@ void Engine::act(sync::StartContribution& action) {
   // Agents that are behind hear of the round by replay, once it is committed: they could not apply its update now.
   if (!held || held->round.next() != record.round || catch_up_->is_bringing_agents()) return;
   history_.opened(record, Clock::now());
+  note_opened(record, Clock::now());
   contribution_ = Contribution{record.epoch, record.round, action.is_member, group_.generation()};
   own_chunks_.clear();
   wire::AgentMessage message;
@@ -343,6 +356,7 @@ Status Engine::keep_update(const FrameKey& key, const SharedBytes& frame, EpochI
   if (known != update_epochs_.end() && known->second == epoch && parts_.spool.has(key)) return {};
   SLUICE_CHECK_OK(parts_.spool.put(key, frame));
   update_epochs_[key] = epoch;
+  update_bytes_[key.counted.bits] += frame->size();
   return {};
 }
 
@@ -453,20 +467,19 @@ void Engine::act(sync::FinishRound& action) {
                                         is_following ? inner_steps_ : 0, loss, Clock::now(), std::chrono::system_clock::now());
   parts_.metrics.round_finished(status->outcome, status->seconds, status->phase_seconds, static_cast<std::uint32_t>(record.counted.size()));
   parts_.metrics.set_round(record.round.value, record.epoch.value);
-  for (std::uint16_t site = 0; site < sites_; ++site) {
-    if (SiteId(site) != self_) parts_.metrics.set_link_bits(SiteId(site), parts_.config.compression.bits, status->bits_per_value);
-  }
+  note_finished(record, is_following ? status->bits_per_value : 0.0, Clock::now());
   parts_.metrics.set_rate(status->bits_per_value, static_cast<double>(record.step));
   parts_.metrics.add_raw_bytes(status->raw_bytes);
   contribution_.reset();
   early_updates_.clear();
   update_epochs_.clear();
+  update_bytes_.clear();
   group_.clear_ready();
   if (!is_following && held && held->round < record.round) {
     catch_up_->need_agents(record.round, held->round.value == 0, {}, "a round was committed while they were away", Clock::now());
   }
   log_info("round", "{} committed by {}: {:.3f} bits per value, {:.3f} s, {}", record.round, fmt::join(history_.names(record.counted), "+"),
-           status->bits_per_value, status->seconds, record.reason);
+           status->bits_per_value, status->seconds, with_names(plan_.text));
 }
 
 void Engine::act(sync::SkipRound& action) {

@@ -38,6 +38,7 @@
 #include "gateway/round_history.h"
 #include "gateway/status.h"
 #include "gateway/tls_context.h"
+#include "gateway/wan_prober.h"
 #include "sync/round_machine.h"
 
 namespace sluice::gateway {
@@ -66,6 +67,8 @@ class Engine {
   // Says goodbye to peers and agents and closes everything. No callback runs afterwards.
   void stop();
   [[nodiscard]] std::uint16_t wan_port() const { return links_->listening_port(); }
+  // From any thread: an active probe of the link to this site, when one may run now. Its outcome is in the status.
+  void post_probe(const std::string& peer);
 
  private:
   // ---- from the links (engine_peers.cc) ----
@@ -139,6 +142,21 @@ class Engine {
   void on_drained(SiteId peer);
   std::vector<SiteId> live_peers() const;
 
+  // ---- what is known of the WAN (engine_wan.cc) ----
+  [[nodiscard]] sync::SiteReport site_report(TimePoint now) const;
+  void note_ready(TimePoint now);
+  void note_opened(const sync::RoundRecord& record, TimePoint now);
+  void note_own_frame(TimePoint now);
+  void note_finished(const sync::RoundRecord& record, double contribution_bits, TimePoint now);
+  void set_link_plan_metrics();
+  [[nodiscard]] std::uint64_t link_sent_bytes(SiteId peer) const;
+  void fill_link_wan(SiteId peer, LinkStatus& link) const;
+  [[nodiscard]] std::vector<WanPathStatus> wan_paths() const;
+  void publish_wan(StatusSnapshot& snapshot) const;
+  void take_wan_report(const sync::Proposal& proposal);
+  WanProberHooks prober_hooks();
+  void probe(const std::string& peer);
+
   // ---- for people (engine_status.cc) ----
   void mark_changed();
   void publish();
@@ -157,6 +175,7 @@ class Engine {
   std::unique_ptr<CatchUp> catch_up_;
   AgentGroup group_;
   RoundHistory history_;
+  std::unique_ptr<WanProber> prober_;
 
   std::deque<sync::Event> events_;
   bool is_feeding_ = false;
@@ -182,6 +201,20 @@ class Engine {
   std::optional<FrameKey> promoted_;                          // round and set of the replay file written last (chunk 0)
   std::vector<FrameRecord> early_updates_;                    // arrived before the agents knew of the round
   std::uint64_t inner_steps_ = 0;                             // of the round in progress, from the agents
+  // For the site's report to whoever opens the next round.
+  struct RoundTimes {
+    std::optional<TimePoint> finished;  // the last round's
+    std::optional<TimePoint> ready;
+    std::optional<TimePoint> opened;
+    std::optional<TimePoint> encoded;   // all own frames of the round are here
+  };
+  RoundTimes times_;
+  sync::SiteReport measured_;                                 // of the last round
+  std::map<std::uint32_t, std::uint64_t> update_bytes_;       // frames of the update in progress, by counted set
+  sync::RatePlan plan_;                                       // of the last round opened
+  std::map<SiteId, std::uint64_t> sent_before_;               // on each link when that round opened
+  std::map<SiteId, std::uint64_t> sent_in_round_;             // on each link in the last finished round
+  std::map<SiteId, std::vector<sync::LinkReport>> reports_;   // what the other sites said of their links
   std::map<SiteId, std::deque<FrameRecord>> waiting_frames_;  // a peer's queue was full; shared bytes, bounded by the round's frames
   std::string last_announcement_;
   std::map<SiteId, WallTime> last_seen_;  // peers whose link was up

@@ -168,6 +168,7 @@ Status Engine::take_ready(AgentSessionId session, const wire::AgentReady& ready)
   if (!held) return {};
   inner_steps_ = merged->inner_steps;
   history_.ready(Clock::now());
+  note_ready(Clock::now());
   sync::Proposal proposal;
   proposal.round = merged->round;
   proposal.site = self_;
@@ -176,7 +177,9 @@ Status Engine::take_ready(AgentSessionId session, const wire::AgentReady& ready)
   proposal.sketch_weight = merged->sketch_weight;
   proposal.manifest_hash = group_.manifest_hash();
   proposal.chunks = group_.chunks();
+  proposal.values = group_.parameters();
   proposal.base_digest = held->digest;
+  proposal.report = site_report(Clock::now());
   feed(sync::LocalReady{std::move(proposal)});
   return {};
 }
@@ -221,6 +224,7 @@ Status Engine::take_own_contribution(AgentSessionId session, const FrameRecord& 
   }
   SLUICE_CHECK_OK(parts_.spool.put(FrameKey{contribution_->round, wire::FrameRole::kContribution, self_, SiteSet(), chunk}, frame.frame));
   own_chunks_.insert(chunk);
+  note_own_frame(Clock::now());
   history_.contributed(frame.frame->size(), Clock::now());
   const sync::RoundRecord& record = machine_->record();
   const bool is_current = record.round == contribution_->round && record.epoch == contribution_->epoch && !record.owners.empty();

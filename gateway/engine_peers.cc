@@ -28,6 +28,7 @@ void Engine::on_peer_up(SiteId peer, bool) {
 void Engine::on_peer_down(SiteId peer, const std::string& reason) {
   parts_.metrics.set_link_up(peer, false);
   catch_up_->on_peer_down(peer, Clock::now());
+  prober_->on_peer_down(peer);
   feed(sync::PeerDown{peer, reason});
   coordination_->on_peer_down(peer, reason);
 }
@@ -42,11 +43,12 @@ void Engine::on_peer_control(SiteId from, const wire::PeerMessage& message) {
 Status Engine::handle_peer_control(SiteId from, const wire::PeerMessage& message) {
   switch (message.kind_case()) {
     case wire::PeerMessage::kProposal: {
-      SLUICE_TRY(auto proposal, read_proposal(message.proposal(), from));
+      SLUICE_TRY(auto proposal, read_proposal(message.proposal(), from, sites_));
       // Before the first round the site with the store says which model the run trains.
       if (from == site_id(parts_.config, parts_.config.coordination.site) && !run_model()) {
         refuse_other_model({proposal.manifest_hash, proposal.chunks}, name(from));
       }
+      take_wan_report(proposal);
       feed(sync::ProposalReceived{std::move(proposal)});
       return {};
     }
@@ -80,6 +82,9 @@ Status Engine::handle_peer_control(SiteId from, const wire::PeerMessage& message
       return {};
     case wire::PeerMessage::kFetchStateReply:
       return catch_up_->on_fetch_state_reply(from, message.fetch_state_reply(), Clock::now());
+    case wire::PeerMessage::kProbe:
+      mark_changed();
+      return prober_->on_message(from, message.probe(), Clock::now());
     case wire::PeerMessage::kStateReport: {
       SLUICE_TRY(const Digest digest, read_digest(message.state_report().state_digest(), "state_digest"));
       if (message.state_report().round() > machine_->record().committed_round.value + kRoundsAheadMax) {
@@ -123,6 +128,9 @@ void Engine::on_peer_frame(SiteId from, FrameRecord frame) {
       break;
     case wire::FrameRole::kUpdate:
       taken = take_update(from, frame);
+      break;
+    case wire::FrameRole::kProbe:
+      if (!prober_->expects_frames(from)) taken = fail(ErrorCode::kFrameUnexpected, "take frame", "of a probe that was not agreed on");
       break;
     default:
       taken = catch_up_->on_frame(from, frame, Clock::now());

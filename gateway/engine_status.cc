@@ -83,6 +83,9 @@ void Engine::update_link_figures() {
     parts_.metrics.set_link_totals(peer, totals);
     parts_.metrics.set_link_rtt(peer, to_seconds(stats.rtt_p50));
     parts_.metrics.set_link_streams(peer, stats.bulk_streams);
+    LinkStatus wan;
+    fill_link_wan(peer, wan);
+    parts_.metrics.set_link_estimate(peer, wan.path);
   }
   history_.set_wan_totals(sent, received);
   const std::uint64_t memory = parts_.spool.bytes_in_memory();
@@ -128,6 +131,7 @@ void Engine::publish() {
     link.rtt_seconds_min = to_seconds(stats.rtt_min);
     link.rtt_seconds_p50 = to_seconds(stats.rtt_p50);
     link.streams = stats.bulk_streams;
+    fill_link_wan(peer, link);
     link.reconnects = stats.links_up > 0 ? stats.links_up - 1 : 0;
     link.resent_frames = stats.frames_resent;
     snapshot->wan.sent_bytes += stats.sent_bytes;
@@ -141,6 +145,7 @@ void Engine::publish() {
     snapshot->sites.push_back(std::move(status));
   }
   snapshot->wan.raw_bytes = history_.raw_bytes();
+  publish_wan(*snapshot);
   for (const auto& [rank, member] : group_.members()) {
     AgentStatus agent;
     agent.rank = rank.value;

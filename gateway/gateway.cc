@@ -64,6 +64,7 @@ Status run_gateway(const GatewayConfig& config, const GatewayOptions& options) {
   AdminOptions admin_options;
   admin_options.host = config.admin.listen.host;
   admin_options.port = config.admin.listen.port;
+  admin_options.probe = [&engine](const std::string& peer) { engine.post_probe(peer); };
   auto admin = AdminServer::start(admin_options, board, metrics);
   if (!admin) {
     engine.stop();

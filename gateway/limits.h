@@ -44,6 +44,7 @@ inline constexpr std::size_t kLimitedTurnBytes = 32 * kKiB;     // write turn un
 inline constexpr std::size_t kStreamBacklogBytes = 1 * kMiB;     // given to a stream, not yet to the kernel (always one frame)
 inline constexpr std::size_t kStreamWindowBytes = 4 * kMiB;      // not acknowledged, at the start
 inline constexpr std::size_t kStreamWindowBytesMax = 64 * kMiB;  // a stream of 5 Gbit/s over 100 ms
+inline constexpr double kBytesUnderWayPerStream = 2.0 * 1024 * 1024;  // half of the 4 MiB that Linux lets one TCP connection buffer
 inline constexpr std::size_t kFrameQueueBytes = 256 * kMiB;      // frames waiting for one peer, default of PeerLinksConfig
 
 inline constexpr std::size_t kControlQueueBytesMax = 16 * kMiB;  // unsent control messages of one connection; more ends it

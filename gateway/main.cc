@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
   sluice::gateway::add_certs_command(app, exit_code);
   sluice::gateway::add_status_commands(app, exit_code);
   sluice::gateway::add_topo_command(app, exit_code);
+  sluice::gateway::add_wan_command(app, exit_code);
   sluice::site_agent::add_agent_command(app, exit_code);
   try {
     app.parse(argc, argv);

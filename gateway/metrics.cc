@@ -81,6 +81,15 @@ struct LinkSeries {
   Gauge& streams;
   Gauge& target_bits;
   Gauge& observed_bits;
+  Gauge& rate_low;
+  Gauge& rate_median;
+  Gauge& confidence;
+  Gauge& age;
+  Gauge& loss;
+  Gauge& jitter;
+  Gauge& budget;
+  Gauge& predicted;
+  Gauge& round_sent;
 };
 
 // One series of each link metric for each other site, indexed by SiteId; nothing at this site's own index.
@@ -94,8 +103,21 @@ std::vector<std::optional<LinkSeries>> make_link_series(SeriesMaker& maker, cons
   auto& up = maker.gauges("sluice_link_up", "1 while the control connection to the peer is up and answers heartbeats.");
   auto& rtt = maker.gauges("sluice_link_rtt_seconds", "Median round-trip time of recent heartbeats to the peer; 0 before the first.");
   auto& streams = maker.gauges("sluice_link_streams", "Bulk connections to the peer that are up.");
-  auto& target = maker.gauges("sluice_link_target_bit_depth", "Payload bits per value that the controller asks of the link.");
-  auto& observed = maker.gauges("sluice_link_observed_bit_depth", "Payload bits per value on the link in the last round.");
+  auto& target = maker.gauges("sluice_link_target_bit_depth",
+                              "Bits on the link over the values of the model, as planned for the last round.");
+  auto& observed = maker.gauges("sluice_link_observed_bit_depth",
+                                "Bits on the link over the values of the model, as sent in the last finished round.");
+  auto& low = maker.gauges("sluice_wan_low_bytes_per_second",
+                           "Rate that the link can be counted on for (25th percentile at the receiver); 0 before it is measured.");
+  auto& median = maker.gauges("sluice_wan_median_bytes_per_second",
+                              "Median rate of the link to the peer at the receiver; 0 before it is measured.");
+  auto& confidence = maker.gauges("sluice_wan_confidence_ratio", "Confidence in the rates, 0 to 1.");
+  auto& age = maker.gauges("sluice_wan_estimate_age_seconds", "Time since the link was last seen in full use.");
+  auto& loss = maker.gauges("sluice_wan_loss_ratio", "Share of TCP segments to the peer that had to be sent again.");
+  auto& jitter = maker.gauges("sluice_wan_jitter_seconds", "Mean change of the round-trip time from one heartbeat to the next.");
+  auto& budget = maker.gauges("sluice_wan_budget_bytes", "Bytes that fit the last round's time on the link; 0 without a budget.");
+  auto& predicted = maker.gauges("sluice_wan_predicted_bytes", "Bytes that the last round was expected to send on the link.");
+  auto& round_sent = maker.gauges("sluice_wan_round_bytes", "Bytes that the last finished round sent on the link.");
   std::vector<std::optional<LinkSeries>> links(options.sites.size());
   for (std::size_t index = 0; index < options.sites.size(); ++index) {
     const std::string& peer = options.sites[index];
@@ -105,7 +127,9 @@ std::vector<std::optional<LinkSeries>> make_link_series(SeriesMaker& maker, cons
     const Labels overhead{{"peer", peer}, {"kind", "overhead"}};
     links[index].emplace(LinkSeries{sent.Add(payload), sent.Add(overhead), received.Add(payload), received.Add(overhead),
                                     reconnects.Add(label), resent.Add(label), up.Add(label), rtt.Add(label), streams.Add(label),
-                                    target.Add(label), observed.Add(label)});
+                                    target.Add(label), observed.Add(label), low.Add(label), median.Add(label), confidence.Add(label),
+                                    age.Add(label), loss.Add(label), jitter.Add(label), budget.Add(label), predicted.Add(label),
+                                    round_sent.Add(label)});
   }
   return links;
 }
@@ -115,6 +139,15 @@ std::vector<Counter*> make_reject_series(SeriesMaker& maker) {
   std::vector<Counter*> series;
   for (std::size_t index = 0; index < kRejectReasonCount; ++index) {
     series.push_back(&family.Add({{"reason", std::string(reject_reason_name(static_cast<RejectReason>(index)))}}));
+  }
+  return series;
+}
+
+std::vector<Counter*> make_decision_series(SeriesMaker& maker) {
+  auto& family = maker.counters("sluice_rate_decisions_total", "Rounds opened, by what decided their bits.");
+  std::vector<Counter*> series;
+  for (int reason = 0; reason <= static_cast<int>(sync::RateReason::kNoSketch); ++reason) {
+    series.push_back(&family.Add({{"reason", std::string(sync::rate_reason_name(static_cast<sync::RateReason>(reason)))}}));
   }
   return series;
 }
@@ -157,6 +190,11 @@ struct Metrics::Impl {
   std::vector<std::optional<LinkSeries>> links;
   std::vector<Counter*> rejects = make_reject_series(maker);
   std::vector<Counter*> outcomes = make_outcome_series(maker);
+  std::vector<Counter*> decisions = make_decision_series(maker);
+  Gauge& target_bits = maker.gauge("sluice_round_target_bit_depth", "Payload bits per value that the last round was opened with.");
+  Gauge& round_budget = maker.gauge("sluice_round_budget_seconds", "Time that the last round's exchange may take; 0 without a budget.");
+  Gauge& round_predicted = maker.gauge("sluice_round_predicted_seconds",
+                                       "Time that the last round's exchange was expected to take; 0 if not known.");
   Histogram& round_duration =
       maker.histograms("sluice_round_duration_seconds", "Time of a committed round from the first ready rank to the journal.")
           .Add({}, kRoundBuckets);
@@ -240,6 +278,31 @@ void Metrics::set_link_totals(SiteId peer, const LinkTotals& totals) {
 void Metrics::set_link_up(SiteId peer, bool is_up) { impl_->link(peer).up.Set(is_up ? 1.0 : 0.0); }
 void Metrics::set_link_rtt(SiteId peer, double seconds) { impl_->link(peer).rtt.Set(seconds); }
 void Metrics::set_link_streams(SiteId peer, std::uint32_t streams) { impl_->link(peer).streams.Set(streams); }
+
+void Metrics::set_link_estimate(SiteId peer, const WanPathStatus& path) {
+  LinkSeries& link = impl_->link(peer);
+  link.rate_low.Set(path.low_bits_per_second / 8.0);
+  link.rate_median.Set(path.median_bits_per_second / 8.0);
+  link.confidence.Set(path.confidence);
+  link.age.Set(path.age_seconds);
+  link.loss.Set(path.loss);
+  link.jitter.Set(path.jitter_seconds);
+}
+
+void Metrics::set_link_plan(SiteId peer, const LinkPlanBytes& bytes) {
+  LinkSeries& link = impl_->link(peer);
+  link.budget.Set(bytes.budget);
+  link.predicted.Set(bytes.predicted);
+  link.round_sent.Set(bytes.sent);
+}
+
+void Metrics::count_rate_decision(sync::RateReason reason) { impl_->decisions[static_cast<std::size_t>(reason)]->Increment(); }
+
+void Metrics::set_round_plan(double target_bits, double budget_seconds, double predicted_seconds) {
+  impl_->target_bits.Set(target_bits);
+  impl_->round_budget.Set(budget_seconds);
+  impl_->round_predicted.Set(predicted_seconds);
+}
 
 void Metrics::set_link_bits(SiteId peer, double target_bits_per_value, double observed_bits_per_value) {
   impl_->link(peer).target_bits.Set(target_bits_per_value);

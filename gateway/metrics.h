@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/ids.h"
 #include "gateway/status.h"
+#include "sync/rate_plan.h"
 
 namespace sluice::gateway {
 
@@ -77,12 +78,22 @@ class Metrics {
   void set_link_up(SiteId peer, bool is_up);
   void set_link_rtt(SiteId peer, double seconds);
   void set_link_streams(SiteId peer, std::uint32_t streams);
+  // What is known of the link from this site to the peer.
+  void set_link_estimate(SiteId peer, const WanPathStatus& path);
+  struct LinkPlanBytes {
+    double budget = 0.0;  // 0 = none
+    double predicted = 0.0;
+    double sent = 0.0;
+  };
+  void set_link_plan(SiteId peer, const LinkPlanBytes& bytes);
   void set_link_bits(SiteId peer, double target_bits_per_value, double observed_bits_per_value);
   void count_reject(RejectReason reason);
 
   // ---- rounds ----
   void round_finished(RoundOutcome outcome, double seconds, const PhaseSeconds& phases, std::uint32_t counted_sites);
   void set_round(std::uint64_t committed_round, std::uint64_t epoch);
+  void count_rate_decision(sync::RateReason reason);
+  void set_round_plan(double target_bits, double budget_seconds, double predicted_seconds);
   void set_rate(double bits_per_value, double step);
   void count_contribution_discarded();  // of this site
   void count_announcement();

@@ -68,6 +68,12 @@ Status PeerLinks::Impl::start() {
   SLUICE_ASSERT(!is_started_);
   is_started_ = true;
   thread_ = std::this_thread::get_id();
+  std::string& congestion = shared_.config.congestion;
+  if (!congestion.empty() && !internal::has_congestion_control(congestion)) {
+    log_warning("link", "the kernel has no congestion control `{}` (modprobe tcp_{}): bulk connections use `{}`, its default", congestion,
+                congestion, internal::default_congestion_control());
+    congestion.clear();
+  }
   const PeerLinksConfig& config = shared_.config;
   SLUICE_TRY(internal::UniqueFd socket, internal::listen_tcp(config.listen_host, config.listen_port));
   port_ = internal::local_port(socket.get());
@@ -138,6 +144,7 @@ OpeningPlan PeerLinks::Impl::accept_plan() {
   plan.tcp.congestion = config.congestion;
   plan.tcp.buffer_bytes = config.socket_buffer_bytes;
   plan.tcp.not_sent_bytes = kNotSentBytes;
+  plan.tcp.pacing_bytes = static_cast<std::uint64_t>(config.rate_limit.value / 8.0);
   return plan;
 }
 
@@ -183,6 +190,8 @@ std::size_t PeerLinks::discard_frames(SiteId peer, const std::function<bool(cons
 }
 std::size_t PeerLinks::queued_bytes(SiteId peer) const { return impl_->link(peer).queued_bytes(); }
 bool PeerLinks::is_up(SiteId peer) const { return impl_->link(peer).is_up(); }
+topology::LinkEstimate PeerLinks::estimate(SiteId peer) const { return impl_->link(peer).estimate(); }
+void PeerLinks::set_probing(SiteId peer, bool is_probing) { impl_->link(peer).set_probing(is_probing); }
 LinkStats PeerLinks::stats(SiteId peer) const { return impl_->link(peer).stats(); }
 void PeerLinks::break_stream(SiteId peer, unsigned stream_index) { impl_->link(peer).break_stream(stream_index); }
 

@@ -34,6 +34,7 @@
 #include "gateway/limits.h"
 #include "gateway/tls_context.h"
 #include "proto/peer.pb.h"
+#include "topology/wan_estimator.h"
 
 namespace sluice::gateway {
 
@@ -79,7 +80,7 @@ struct LinkStats {
   std::uint64_t frames_resent = 0;
   std::uint64_t links_up = 0;  // times the link came up
   std::uint64_t connect_failures = 0;
-  std::optional<std::chrono::microseconds> rtt_min;  // of the last 64 heartbeats
+  std::optional<std::chrono::microseconds> rtt_min;  // of the last heartbeats
   std::optional<std::chrono::microseconds> rtt_p50;
   std::optional<TimePoint> up_since;
   std::string last_error;
@@ -90,7 +91,7 @@ class PeerLinks {
   struct Callbacks {
     std::function<void(SiteId, bool is_new_process)> on_up;
     std::function<void(SiteId, std::string reason)> on_down;
-    std::function<void(SiteId, const wire::PeerMessage&)> on_control;  // everything but hello, goodbye, heartbeat and frame_ack
+    std::function<void(SiteId, const wire::PeerMessage&)> on_control;  // all but hello, goodbye, heartbeat, frame_ack and goodput
     std::function<void(SiteId, FrameRecord)> on_frame;                 // the frame's own content is not checked yet
     // The queue of the peer has fallen below half of frame_queue_bytes after a send_frame was refused.
     std::function<void(SiteId)> on_drained;
@@ -123,6 +124,11 @@ class PeerLinks {
   [[nodiscard]] bool is_up(SiteId peer) const;
   // Sums over all connections that there are and were; counters of live ones lag by at most a few milliseconds.
   [[nodiscard]] LinkStats stats(SiteId peer) const;
+
+  // What this site knows of its link to the peer. It outlives connections.
+  [[nodiscard]] topology::LinkEstimate estimate(SiteId peer) const;
+  // What the link carries from now on is an active probe, or is none any more.
+  void set_probing(SiteId peer, bool is_probing);
 
   // For tests and drills: breaks the bulk connection with this index (1..k) as a reset from the network would.
   void break_stream(SiteId peer, unsigned stream_index);

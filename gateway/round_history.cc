@@ -53,6 +53,11 @@ std::shared_ptr<const RoundStatus> RoundHistory::finished(const sync::RoundRecor
   status->step = static_cast<double>(record.step);
   status->update_digest = outcome == RoundOutcome::kAborted ? "" : digest_hex(record.update_digest);
   status->reason = record.reason;
+  status->rate_reason = sync::rate_reason_name(record.plan.reason);
+  status->rate_text = record.plan.text;
+  status->target_bits = record.plan.target_bits;
+  status->budget_seconds = record.plan.budget_seconds;
+  status->predicted_seconds = record.plan.predicted_seconds;
   status->loss = loss;
   status->finished_at = at;
   if (outcome != RoundOutcome::kReplayed) {

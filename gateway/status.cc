@@ -39,7 +39,35 @@ json round_to_json(const RoundStatus& round) {
       {"received_bytes", round.received_bytes},
       {"loss", optional_number(round.loss)},
       {"reason", round.reason},
+      {"rate",
+       {{"reason", round.rate_reason},
+        {"text", round.rate_text},
+        {"target_bits", number(round.target_bits)},
+        {"budget_seconds", number(round.budget_seconds)},
+        {"predicted_seconds", number(round.predicted_seconds)}}},
       {"finished_at", format_utc(round.finished_at)},
+  };
+}
+
+json measured(double value, bool is_known) { return is_known ? number(value) : json(nullptr); }
+
+json path_to_json(const WanPathStatus& path) {
+  const bool has_rate = path.median_bits_per_second > 0.0;
+  const bool has_rtt = path.rtt_seconds_min > 0.0;
+  return json{
+      {"from", path.from},
+      {"to", path.to},
+      {"method", path.method},
+      {"low_bits_per_second", measured(path.low_bits_per_second, has_rate)},
+      {"median_bits_per_second", measured(path.median_bits_per_second, has_rate)},
+      {"confidence", number(path.confidence)},
+      {"age_seconds", measured(path.age_seconds, has_rate)},
+      {"loss", number(path.loss)},
+      {"rtt_seconds",
+       {{"min", measured(path.rtt_seconds_min, has_rtt)},
+        {"p50", measured(path.rtt_seconds_p50, has_rtt)},
+        {"p95", measured(path.rtt_seconds_p95, has_rtt)}}},
+      {"jitter_seconds", measured(path.jitter_seconds, has_rtt)},
   };
 }
 
@@ -59,6 +87,12 @@ json link_to_json(const LinkStatus& link) {
       {"receive_bits_per_second", number(link.receive_bits_per_second)},
       {"target_bits_per_value", number(link.target_bits_per_value)},
       {"observed_bits_per_value", number(link.observed_bits_per_value)},
+      {"estimate", path_to_json(link.path)},
+      {"plan",
+       {{"bits_per_second", measured(link.plan_bits_per_second, link.plan_bits_per_second > 0.0)},
+        {"budget_bytes", measured(link.budget_bytes, link.budget_bytes > 0.0)},
+        {"predicted_bytes", number(link.predicted_bytes)},
+        {"round_bytes", link.round_bytes}}},
   };
 }
 
@@ -117,6 +151,14 @@ json links_to_json(const StatusSnapshot& snapshot) {
   return list;
 }
 
+json wan_to_json(const StatusSnapshot& snapshot) {
+  json paths = json::array();
+  for (const WanPathStatus& path : snapshot.paths) paths.push_back(path_to_json(path));
+  return json{{"site", snapshot.site},
+              {"paths", std::move(paths)},
+              {"probe", {{"running", snapshot.is_probing}, {"text", snapshot.probe}}}};
+}
+
 json rounds_to_json(const StatusSnapshot& snapshot, std::size_t rounds_max) {
   json list = json::array();
   const std::size_t count = std::min(rounds_max, snapshot.rounds.size());
@@ -149,6 +191,7 @@ json to_json(const StatusSnapshot& snapshot, std::size_t rounds_max) {
         {"received_bytes", snapshot.wan.received_bytes},
         {"raw_bytes", snapshot.wan.raw_bytes},
         {"reduction", number(snapshot.wan.reduction())}}},
+      {"wan_paths", wan_to_json(snapshot)},
       {"agents", agents_to_json(snapshot.agents)},
       {"sites", sites_to_json(snapshot.sites)},
       {"announcements", announcements_to_json(snapshot.announcements)},

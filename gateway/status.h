@@ -61,8 +61,31 @@ struct RoundStatus {
   std::uint64_t sent_bytes = 0;  // that this site sent on the WAN during the round, TLS included
   std::uint64_t received_bytes = 0;
   std::optional<double> loss;  // mean of this site's ranks, when they say it
-  std::string reason;          // of the outcome, or of the bits chosen
+  std::string reason;          // of the outcome
+  // What its opener had decided about the rate (sync::RatePlan).
+  std::string rate_reason;         // "budget", "floor", ...; empty when not known
+  std::string rate_text;           // the same for people
+  double target_bits = 0.0;        // per value, mean over the members
+  double budget_seconds = 0.0;     // 0 = none
+  double predicted_seconds = 0.0;  // from opening to commit; 0 = not known
   WallTime finished_at{};
+};
+
+// What is known of one directed link between two sites. Rates: bits per second of TCP payload as the receiver counts them; 0 = not
+// measured.
+struct WanPathStatus {
+  std::string from;
+  std::string to;
+  std::string method = "none";       // "none", "bound" (at least this), "passive", "probe"
+  double low_bits_per_second = 0.0;  // 25th percentile: what the ratio controller counts on
+  double median_bits_per_second = 0.0;
+  double confidence = 0.0;  // 0..1
+  double age_seconds = 0.0;
+  double loss = 0.0;             // share of segments sent again
+  double rtt_seconds_min = 0.0;  // 0 = not measured
+  double rtt_seconds_p50 = 0.0;
+  double rtt_seconds_p95 = 0.0;
+  double jitter_seconds = 0.0;
 };
 
 struct LinkStatus {
@@ -77,10 +100,15 @@ struct LinkStatus {
   std::uint32_t streams = 0;  // bulk connections that are up
   std::uint64_t reconnects = 0;
   std::uint64_t resent_frames = 0;
-  double send_bits_per_second = 0.0;  // over the last few seconds
-  double receive_bits_per_second = 0.0;
+  double send_bits_per_second = 0.0;     // that the link carries, median; 0 = not measured
+  double receive_bits_per_second = 0.0;  // of the other direction, as the peer reported it
   double target_bits_per_value = 0.0;    // what the controller asks of this link
   double observed_bits_per_value = 0.0;  // what the last round needed
+  WanPathStatus path;
+  double plan_bits_per_second = 0.0;  // that the last round counted on; 0 = not known
+  double budget_bytes = 0.0;          // of the last round on this link; 0 = none
+  double predicted_bytes = 0.0;
+  std::uint64_t round_bytes = 0;  // sent on this link in the last finished round
 };
 
 struct WanStatus {
@@ -137,6 +165,9 @@ struct StatusSnapshot {
   std::vector<std::shared_ptr<const RoundStatus>> rounds;  // oldest first; shared between snapshots, so that a copy is cheap
   std::vector<LinkStatus> links;
   WanStatus wan;
+  std::vector<WanPathStatus> paths;  // all directed links of the run, as far as the sites have told
+  std::string probe;                 // the active probe that runs, or how the last one ended; empty when there was none
+  bool is_probing = false;
   std::vector<AgentStatus> agents;
   std::vector<SiteStatus> sites;            // in the configuration's order, this one included
   std::vector<Announcement> announcements;  // oldest first
@@ -151,8 +182,10 @@ struct StatusSnapshot {
 // The shape of /api/v1/status, described in docs/reference/api.md. At most the last `rounds_max` rounds. Text that is not UTF-8 is
 // repaired, numbers that are not finite become null. Pure.
 nlohmann::json to_json(const StatusSnapshot& snapshot, std::size_t rounds_max = kRoundHistoryMax);
-// Its parts, for /api/v1/links and /api/v1/rounds.
+// Its parts, for /api/v1/links, /api/v1/wan and /api/v1/rounds.
 nlohmann::json links_to_json(const StatusSnapshot& snapshot);
+// {"site", "paths", "probe"}: /api/v1/wan.
+nlohmann::json wan_to_json(const StatusSnapshot& snapshot);
 nlohmann::json rounds_to_json(const StatusSnapshot& snapshot, std::size_t rounds_max = kRoundHistoryMax);
 // As one line of text, whatever bytes the strings hold.
 std::string dump_json(const nlohmann::json& document);

@@ -191,4 +191,18 @@ std::string rounds_table(const json& rounds) {
   return format_table({"ROUND", "OUTCOME", "SITES", "BITS", "STEP", "TIME", "SENT", "LOSS", "STATE", "REASON"}, rows);
 }
 
+std::string wan_table(const json& wan) {
+  std::vector<Row> rows;
+  const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
+  for (const json& path : list_of(wan, "paths")) {
+    rows.push_back({text_of(find(path, {"from"})), text_of(find(path, {"to"})), formatted(find(path, {"low_bits_per_second"}), human_rate),
+                    formatted(find(path, {"median_bits_per_second"}), human_rate),
+                    measured(find(path, {"rtt_seconds", "min"}), human_seconds),
+                    measured(find(path, {"rtt_seconds", "p95"}), human_seconds), formatted(find(path, {"jitter_seconds"}), human_seconds),
+                    formatted(find(path, {"loss"}), percent), text_of(find(path, {"method"})),
+                    measured(find(path, {"confidence"}), plain), formatted(find(path, {"age_seconds"}), human_seconds)});
+  }
+  return format_table({"FROM", "TO", "LOW", "MEDIAN", "RTT", "RTT95", "JITTER", "LOSS", "METHOD", "CONFIDENCE", "AGE"}, rows);
+}
+
 }  // namespace sluice::gateway

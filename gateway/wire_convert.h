@@ -17,7 +17,7 @@ Result<sync::RoundRecord> read_record(const wire::RoundRecord& message, std::uin
 
 void write_proposal(const sync::Proposal& proposal, wire::Proposal& out);
 // `from` is the authenticated sender: a site speaks only for itself.
-Result<sync::Proposal> read_proposal(const wire::Proposal& message, SiteId from);
+Result<sync::Proposal> read_proposal(const wire::Proposal& message, SiteId from, std::uint16_t sites);
 
 std::string write_digest(const Digest& digest);
 Result<Digest> read_digest(const std::string& bytes, const char* field);

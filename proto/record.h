@@ -61,6 +61,7 @@ enum class FrameRole : std::uint16_t {
   kReplay = 3,           // committed update of an earlier round, on request
   kStateParameters = 4,  // global parameters of a chunk (RAW32 frame), on request
   kStateMomentum = 5,    // outer momentum of a chunk (RAW32 frame), on request
+  kProbe = 6,            // random bytes of an active bandwidth measurement: counted and thrown away
 };
 
 inline constexpr std::size_t kFrameEnvelopeBytes = 32;
@@ -83,7 +84,7 @@ inline void write_frame_envelope(const FrameEnvelope& envelope, std::uint8_t* to
 inline std::optional<FrameEnvelope> read_frame_envelope(const std::uint8_t* from) {
   FrameEnvelope envelope;
   std::memcpy(&envelope, from, sizeof envelope);
-  if (envelope.role < 1 || envelope.role > 5 || envelope.reserved != 0) return std::nullopt;
+  if (envelope.role < 1 || envelope.role > 6 || envelope.reserved != 0) return std::nullopt;
   return envelope;
 }
 

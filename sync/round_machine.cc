@@ -29,7 +29,8 @@ std::optional<TimePoint> RoundMachine::next_deadline() const { return impl_->tim
 const RoundRecord& RoundMachine::record() const { return impl_->record; }
 std::string RoundMachine::describe() const { return impl_->describe(); }
 
-RoundMachine::Impl::Impl(RoundConfig config_in, RoundRecord recovered) : config(std::move(config_in)), record(std::move(recovered)) {
+RoundMachine::Impl::Impl(RoundConfig config_in, RoundRecord recovered)
+    : config(std::move(config_in)), controller(config.rate), record(std::move(recovered)) {
   SLUICE_ASSERT(config.sites.contains(config.self), "site {} is not configured", config.self);
   SLUICE_ASSERT(config.quorum >= 1 && config.quorum <= config.sites.size(), "quorum {} of {} sites", config.quorum, config.sites.size());
   SLUICE_ASSERT(!record.is_running(), "a journal keeps decided rounds only");

@@ -19,11 +19,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/ids.h"
+#include "sync/ratio_controller.h"
 #include "sync/round_record.h"
-
-namespace sluice::compression {
-class Sketch;  // compression/sketch.h
-}  // namespace sluice::compression
 
 namespace sluice::sync {
 
@@ -35,9 +32,7 @@ struct RoundConfig {
   Duration open_grace{};       // how long the leader waits for live sites that have not proposed, once a quorum has
   Duration deadline{};         // from open to close
   Duration commit_deadline{};  // from close to commit, before the next attempt with those that answered
-  std::uint8_t codec = 0;      // compression::Codec of contributions
-  double bits_per_value = 2.0; // target mean over the members, GRID
-  std::uint32_t warmup_rounds = 0;  // first rounds, at kWarmupBits
+  RatePolicy rate;             // codec, bits, and how they follow the links
 };
 
 // What a site brings to a round. `epoch`, `round` and `site` of the own one are filled in by the machine.
@@ -50,7 +45,9 @@ struct Proposal {
   double sketch_weight = 0.0;                         // the weight that the sketch was made with
   std::uint64_t manifest_hash = 0;
   std::uint32_t chunks = 0;
+  std::uint64_t values = 0;                           // of the model
   Digest base_digest;
+  SiteReport report;
 };
 
 // ---- events ----

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/assert.h"
+#include "sync/ratio_controller.h"
 
 namespace sluice::sync {
 namespace {
@@ -58,13 +59,15 @@ Problem weights_problem(const RoundRecord& record) {
 
 // Of every phase but kIdle; an aborted record that a starting store made keeps the terms of the round that it voids.
 Problem terms_problem(const RoundRecord& record) {
+  if (record.plan.links.size() > std::size_t{kSitesMax} * kSitesMax) return "a plan for more links than there are";
   if (record.members.empty()) return "no members";
   if (record.members.bits >> kSitesMax != 0) return "unknown member";
   if (!record.members.contains_all(record.counted)) return "counts a site that is no member";
   if (const Problem problem = weights_problem(record)) return problem;
   if (!std::isfinite(record.step) || record.step < 0.0F) return "step is not a number from 0 up";
   if (record.chunks == 0 || record.chunks > kChunksMax) return fmt::format("{} chunks, expected 1 to {}", record.chunks, kChunksMax);
-  if (record.owners.empty() || record.owners.size() > kSitesMax) return "no owners, or more than sites";
+  if (record.owners.empty() || record.owners.size() > kOwnerSlotsMax)
+    return fmt::format("{} owners, expected 1 to {}", record.owners.size(), kOwnerSlotsMax);
   for (const SiteId owner : record.owners) {
     if (owner.value >= kSitesMax) return "unknown owner";
   }

@@ -22,6 +22,7 @@
 
 #include "base/hash.h"
 #include "base/ids.h"
+#include "sync/rate_plan.h"
 
 namespace sluice::sync {
 
@@ -58,6 +59,7 @@ struct RoundRecord {
   std::uint64_t manifest_hash = 0;
   std::uint32_t chunks = 0;
   std::string reason;         // why this transition, for people
+  RatePlan plan;              // while the round runs: what its opener expects. For people and for the next opener; decides nothing
 
   bool operator==(const RoundRecord&) const = default;
   [[nodiscard]] RoundKey key() const { return {epoch, round}; }

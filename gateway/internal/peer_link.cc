@@ -5,6 +5,7 @@
 // session at both ends; losing a bulk connection only makes the dialler open that one again.
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <asio/post.hpp>
@@ -18,7 +19,6 @@
 namespace sluice::gateway::internal {
 namespace {
 
-constexpr std::size_t kRttSamples = 64;
 constexpr std::chrono::hours kExpiryCheck{1};
 
 bool is_for_a_person(ErrorCode code) {
@@ -51,7 +51,8 @@ PeerLink::PeerLink(LinkContext& shared, PeerEndpoint peer)
       peer_(std::move(peer)),
       lanes_(shared.config.frame_queue_bytes),
       life_(std::make_shared<LinkLife>()),
-      expiry_timer_(shared.loop) {}
+      expiry_timer_(shared.loop),
+      meter_timer_(shared.loop) {}
 
 PeerLink::~PeerLink() = default;
 
@@ -63,6 +64,7 @@ void PeerLink::stop() {
   is_stopped_ = true;
   forget_dials();
   expiry_timer_.cancel();
+  meter_timer_.cancel();
   const auto goodbye = make_goodbye(ErrorCode{0}, "shutting down");
   const Error reason{ErrorCode::kLinkClosed, "exchange data", "shut down"};
   for (auto& [index, connection] : bulk_) connection.stream->post_finish(reason, goodbye);
@@ -89,6 +91,7 @@ void PeerLink::dial(unsigned index) {
     plan.tcp.congestion = shared_.config.congestion;
     plan.tcp.buffer_bytes = shared_.config.socket_buffer_bytes;
     plan.tcp.not_sent_bytes = kNotSentBytes;
+    plan.tcp.pacing_bytes = static_cast<std::uint64_t>(shared_.config.rate_limit.value / 8.0);
   }
   Opening::Done done;
   const std::weak_ptr<PeerLink> weak = weak_from_this();
@@ -243,6 +246,9 @@ PeerStreamEvents PeerLink::make_events(unsigned index, std::uint64_t id) {
     to_loop([index, id, count](PeerLink& link) { link.on_acknowledged(index, id, count); });
   };
   events.rtt = [to_loop](std::chrono::microseconds rtt) { to_loop([rtt](PeerLink& link) { link.on_rtt(rtt); }); };
+  events.sampled = [to_loop, index, id](const StreamSample& sample) {
+    to_loop([index, id, sample](PeerLink& link) { link.on_sampled(index, id, sample); });
+  };
   events.closed = [to_loop, index, id, streams = shared_.streams](const Error& reason) {
     to_loop([index, id, reason](PeerLink& link) { link.on_closed(index, id, reason); });
     streams->remove();
@@ -300,6 +306,7 @@ void PeerLink::retire(unsigned index, Connection& connection) {
   if (dial != dials_.end() && Clock::now() - connection.adopted_at > kReconnectDelayMax) dial->second->delay = std::chrono::milliseconds(0);
   totals_.sent_bytes += connection.counters->sent.load(std::memory_order_relaxed);
   totals_.received_bytes += connection.counters->received.load(std::memory_order_relaxed);
+  meter_.on_stream_closed(connection.id);
   connection = Connection{};
 }
 
@@ -339,7 +346,6 @@ void PeerLink::update_up() {
   is_up_ = true;
   ++totals_.links_up;
   totals_.up_since = Clock::now();
-  rtts_.clear();
   const bool is_new_process = session_boot_id_ != known_boot_id_;
   // What waits was meant for the process before; before the first link nothing was sent to any.
   if (is_new_process && known_boot_id_ != 0) lanes_.clear();
@@ -370,6 +376,11 @@ void PeerLink::on_control(std::uint64_t id, std::size_t bytes, const std::shared
   const Connection* connection = find(0, id);
   if (connection == nullptr) return;
   connection->stream->on_taken(bytes);
+  if (message->has_goodput()) {
+    const wire::Goodput& goodput = message->goodput();
+    const auto elapsed = std::chrono::microseconds(std::min<std::uint64_t>(goodput.elapsed_us(), 60'000'000));
+    return meter_.on_report({elapsed, goodput.bytes()}, Clock::now());
+  }
   if (is_up_) {
     if (shared_.callbacks.on_control) shared_.callbacks.on_control(peer_.site, *message);
     return;
@@ -384,6 +395,7 @@ void PeerLink::on_frame(unsigned index, std::uint64_t id, const FrameRecord& fra
   // A frame of a connection that has ended meanwhile has been acknowledged to the peer, or will come again: taken in both cases.
   if (const Connection* connection = find(index, id)) connection->stream->on_taken(frame.bytes());
   ++totals_.frames_received;
+  wake_meter();
   if (shared_.callbacks.on_frame) shared_.callbacks.on_frame(peer_.site, frame);
 }
 
@@ -406,9 +418,10 @@ void PeerLink::on_acknowledged(unsigned index, std::uint64_t id, std::uint64_t c
   }
 }
 
-void PeerLink::on_rtt(std::chrono::microseconds rtt) {
-  rtts_.push_back(rtt);
-  if (rtts_.size() > kRttSamples) rtts_.pop_front();
+void PeerLink::on_rtt(std::chrono::microseconds rtt) { meter_.on_rtt(rtt, Clock::now()); }
+
+void PeerLink::on_sampled(unsigned index, std::uint64_t id, const StreamSample& sample) {
+  if (find(index, id) != nullptr) meter_.on_sample(id, sample);
 }
 
 void PeerLink::on_closed(unsigned index, std::uint64_t id, const Error& reason) {
@@ -428,6 +441,56 @@ void PeerLink::on_closed(unsigned index, std::uint64_t id, const Error& reason) 
   pump();
 }
 
+// ---- measuring
+
+// While frames go or come, every kMeterInterval: what came is reported to the peer, what goes is looked at.
+void PeerLink::wake_meter() {
+  if (is_metering_ || is_stopped_) return;
+  is_metering_ = true;
+  on_meter();
+}
+
+std::uint64_t PeerLink::received_bytes() const {
+  std::uint64_t bytes = totals_.received_bytes;
+  for (const auto& [index, connection] : bulk_) bytes += connection.counters->received.load(std::memory_order_relaxed);
+  return bytes;
+}
+
+void PeerLink::on_meter() {
+  const TimePoint now = Clock::now();
+  if (const auto report = meter_.take_report(received_bytes(), now); report && is_up_) {
+    wire::PeerMessage message;
+    message.mutable_goodput()->set_elapsed_us(
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(report->elapsed).count()));
+    message.mutable_goodput()->set_bytes(report->bytes);
+    send_control(message);
+  }
+  const bool is_sending = lanes_.bytes() > 0;
+  if (is_sending) {
+    meter_.note_backlog(bulk_.size(), now);
+    for (const auto& [index, connection] : bulk_) connection.stream->post_sample();
+  }
+  is_metering_ = is_sending || !meter_.is_quiet();
+  if (!is_metering_) return open_more_streams();
+  meter_timer_.expires_at(now + kMeterInterval);
+  meter_timer_.async_wait([weak = weak_from_this()](const asio::error_code& error) {
+    const auto self = weak.lock();
+    if (!error && self && !self->is_stopped_) self->on_meter();
+  });
+}
+
+// The send buffer of one connection bounds what it has under way; where the link has more, further connections are opened, and they stay.
+void PeerLink::open_more_streams() {
+  if (!dials() || !control_.stream || !is_up_) return;
+  const topology::LinkEstimate estimate = meter_.estimate(Clock::now());
+  if (!estimate.rate || !estimate.rtt) return;
+  const double under_way = estimate.rate->p90 / 8.0 * std::chrono::duration<double>(estimate.rtt->min).count();
+  const auto wanted = static_cast<unsigned>(std::min(std::ceil(under_way / kBytesUnderWayPerStream), double{kStreamsMax}));
+  for (unsigned bulk = shared_.config.streams + 1; bulk <= wanted; ++bulk) {
+    if (!bulk_.contains(bulk)) dial(bulk);
+  }
+}
+
 // ---- sending
 
 void PeerLink::pump() {
@@ -445,6 +508,7 @@ bool PeerLink::send_frame(FrameRecord frame) {
     wants_drained_ = true;
     return false;
   }
+  wake_meter();
   pump();
   return true;
 }
@@ -466,11 +530,9 @@ LinkStats PeerLink::stats() const {
   for (const auto& [index, connection] : bulk_) add(connection);
   stats.frames_sent = lanes_.acknowledged();
   stats.frames_resent = lanes_.resent();
-  if (!rtts_.empty()) {
-    std::vector<std::chrono::microseconds> sorted(rtts_.begin(), rtts_.end());
-    std::sort(sorted.begin(), sorted.end());
-    stats.rtt_min = sorted.front();
-    stats.rtt_p50 = sorted[sorted.size() / 2];
+  if (const auto rtt = meter_.estimate(Clock::now()).rtt) {
+    stats.rtt_min = rtt->min;
+    stats.rtt_p50 = rtt->p50;
   }
   return stats;
 }

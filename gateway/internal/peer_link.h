@@ -18,6 +18,7 @@
 #include "gateway/internal/frame_lanes.h"
 #include "gateway/internal/io_threads.h"
 #include "gateway/internal/line_limiter.h"
+#include "gateway/internal/link_meter.h"
 #include "gateway/internal/opening.h"
 #include "gateway/internal/peer_stream.h"
 #include "gateway/internal/rate_limiter.h"
@@ -65,6 +66,8 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   [[nodiscard]] std::size_t queued_bytes() const { return lanes_.bytes(); }
   [[nodiscard]] bool is_up() const { return is_up_; }
   [[nodiscard]] LinkStats stats() const;
+  [[nodiscard]] topology::LinkEstimate estimate() const { return meter_.estimate(Clock::now()); }
+  void set_probing(bool is_probing) { meter_.set_probing(is_probing); }
   void break_stream(unsigned index);
   [[nodiscard]] const PeerEndpoint& peer() const { return peer_; }
 
@@ -101,8 +104,13 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   void on_written(unsigned index, std::uint64_t id, std::size_t frames);
   void on_acknowledged(unsigned index, std::uint64_t id, std::uint64_t count);
   void on_rtt(std::chrono::microseconds rtt);
+  void on_sampled(unsigned index, std::uint64_t id, const StreamSample& sample);
   void on_closed(unsigned index, std::uint64_t id, const Error& reason);
 
+  [[nodiscard]] std::uint64_t received_bytes() const;
+  void wake_meter();
+  void on_meter();
+  void open_more_streams();
   void pump();
   void update_up();
   void go_down(const std::string& reason);
@@ -126,7 +134,9 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   bool is_up_ = false;
   bool is_stopped_ = false;
   bool wants_drained_ = false;
-  std::deque<std::chrono::microseconds> rtts_;
+  LinkMeter meter_;
+  asio::steady_timer meter_timer_;
+  bool is_metering_ = false;
   LinkStats totals_;  // of connections that are gone; the rest is filled in by stats()
 };
 

@@ -52,6 +52,15 @@ void PeerStream::post_break_off() {
   asio::post(context(), [self = shared_from_this(), this] { break_off(); });
 }
 
+void PeerStream::post_sample() {
+  asio::post(context(), [self = shared_from_this(), this] {
+    if (is_closed()) return;
+    const auto tcp = read_tcp_sample(channel()->fd());
+    if (!tcp) return;
+    events_.sampled({*tcp, unsent_bytes() > 0 || channel()->unsent() > 0 || tcp->unsent_bytes > 0});
+  });
+}
+
 void PeerStream::on_open() {
   if (!is_control()) return;
   beat_due_at_ = Clock::now();

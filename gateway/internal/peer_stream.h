@@ -12,6 +12,7 @@
 
 #include <asio/steady_timer.hpp>
 
+#include "gateway/internal/link_meter.h"
 #include "gateway/internal/record_stream.h"
 #include "proto/peer.pb.h"
 
@@ -33,6 +34,7 @@ struct PeerStreamEvents {
   std::function<void(std::size_t frames)> written;        // more frames that the channel has
   std::function<void(std::uint64_t count)> acknowledged;  // frames, since the connection began
   std::function<void(std::chrono::microseconds)> rtt;
+  std::function<void(const StreamSample&)> sampled;  // answers post_sample
   std::function<void(const Error&)> closed;  // the last event
 };
 
@@ -49,12 +51,13 @@ class PeerStream final : public RecordStream {
  public:
   PeerStream(asio::io_context& context, std::unique_ptr<Channel> channel, PeerStreamConfig config, PeerStreamEvents events);
 
-  // Both from any thread: the work is posted.
+  // From any thread: the work is posted.
   void post_send(OutgoingRecord record);
   void post_frame(FrameRecord frame);
   void post_finish(Error reason, std::optional<wire::PeerMessage> goodbye);
   void post_close(Error reason);
   void post_break_off();
+  void post_sample();
 
  private:
   void on_open() override;

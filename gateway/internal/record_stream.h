@@ -80,6 +80,8 @@ class RecordStream : public std::enable_shared_from_this<RecordStream> {
   [[nodiscard]] bool is_finishing() const { return is_finishing_; }
   // Bytes of records that the channel does not have yet.
   [[nodiscard]] std::size_t unsent_bytes() const { return queue_bytes_; }
+  // Null after close().
+  [[nodiscard]] const Channel* channel() const { return channel_.get(); }
 
  private:
   void read_turn();

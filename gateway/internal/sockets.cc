@@ -142,6 +142,20 @@ Result<uid_t> remote_user(int fd) {
   return credentials.uid;
 }
 
+bool has_congestion_control(const std::string& name) {
+  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return probe.is_open() &&
+         ::setsockopt(probe.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+
+std::string default_congestion_control() {
+  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  char name[32] = {};
+  socklen_t length = sizeof name - 1;
+  if (!probe.is_open() || ::getsockopt(probe.get(), IPPROTO_TCP, TCP_CONGESTION, name, &length) != 0) return "unknown";
+  return name;
+}
+
 void tune_tcp(int fd, const TcpOptions& options) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   if (options.user_timeout.count() > 0) set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(options.user_timeout.count()));
@@ -149,6 +163,9 @@ void tune_tcp(int fd, const TcpOptions& options) {
   if (options.buffer_bytes > 0) {
     set_option(fd, SOL_SOCKET, SO_SNDBUF, options.buffer_bytes);
     set_option(fd, SOL_SOCKET, SO_RCVBUF, options.buffer_bytes);
+  }
+  if (options.pacing_bytes > 0) {
+    (void)::setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &options.pacing_bytes, sizeof options.pacing_bytes);
   }
   if (!options.congestion.empty()) {
     (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options.congestion.data(), static_cast<socklen_t>(options.congestion.size()));

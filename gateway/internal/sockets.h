@@ -32,7 +32,12 @@ struct TcpOptions {
   std::string congestion;                     // empty = the system's; one that the kernel lacks is ignored
   int buffer_bytes = 0;                       // SO_SNDBUF and SO_RCVBUF; 0 = the system's own sizing
   int not_sent_bytes = 0;                     // TCP_NOTSENT_LOWAT; 0 = the system's
+  std::uint64_t pacing_bytes = 0;             // most that the kernel sends in a second; 0 = no limit
 };
+// Whether the kernel has this congestion control, or takes it in on request.
+bool has_congestion_control(const std::string& name);
+// Of new sockets.
+std::string default_congestion_control();
 // TCP_NODELAY and the options. A refused option is no error: the connection works without it.
 void tune_tcp(int fd, const TcpOptions& options);
 

@@ -144,9 +144,10 @@ Status Session::take_frame(const FrameReceived& event) {
     case wire::FrameRole::kStateMomentum:
       return take_state(envelope, frame);
     case wire::FrameRole::kContribution:
+    case wire::FrameRole::kProbe:
       break;
   }
-  return fail(ErrorCode::kAgentProtocol, "take frame", "a contribution came from the gateway");
+  return fail(ErrorCode::kAgentProtocol, "take frame", "the gateway sent what only sites send");
 }
 
 Status Session::take_update(const wire::FrameEnvelope& envelope, const compression::FrameView& frame, bool is_replay) {

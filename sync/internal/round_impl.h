@@ -81,6 +81,7 @@ struct RoundMachine::Impl {
   void leave_round(const RoundRecord& next);
   [[nodiscard]] bool may_be_under_way(const RoundRecord& committed) const;
   void enter_round(const RoundRecord& previous);
+  void learn_rate();
   void replay_early_frames();
   void combine_owned();
   void combine(ChunkId chunk);
@@ -124,6 +125,7 @@ struct RoundMachine::Impl {
   Site& self() { return sites[config.self.value]; }
 
   RoundConfig config;
+  RatioController controller;
   RoundRecord record;
   bool has_seen_store = false;  // a record came since the start: `record` is more than the journal's memory
   std::vector<Action> actions;

@@ -84,7 +84,7 @@ std::optional<RoundRecord> RoundMachine::Impl::decide_open() {
   }
   announce_left_out("made its delta from another state", membership.other_state);
   announce_left_out("trains another model than the rest", membership.other_model);
-  return open_record(config, record, membership.members);
+  return open_record(controller, record, membership.members);
 }
 
 void RoundMachine::Impl::announce_left_out(const std::string& what, const std::vector<SiteId>& left_out) {
@@ -193,6 +193,7 @@ std::optional<RoundRecord> RoundMachine::Impl::decide_commit() {
     next.update_digest = digest;
     next.committed_round = record.round;
     next.reason = fmt::format("{} of {} counted sites confirmed", confirmed.size(), record.counted.size());
+    next.plan.links.clear();  // the journal keeps what decides something
     return next;
   }
   if (!is_late && (is_unanimous || !all_live_confirmed)) {

@@ -8,15 +8,10 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "compression/frame.h"
 #include "compression/sketch.h"
 
 namespace sluice::sync {
 namespace {
-
-constexpr double kWarmupBits = 8.0;
-
-bool is_grid(std::uint8_t codec) { return codec >= static_cast<std::uint8_t>(compression::Codec::kGridDense); }
 
 // The value that most proposals share; on a tie the one of the lowest site.
 template <typename Value, typename Get>
@@ -38,23 +33,6 @@ Value most_common(const std::vector<const Proposal*>& proposals, Get get) {
 double weight_scale(const RoundRecord& record, const Proposal& proposal) {
   const double scale = static_cast<double>(weight_of(record, proposal.site)) / proposal.sketch_weight;
   return std::isfinite(scale) && scale > 0.0 ? scale : 1.0;
-}
-
-void choose_record_step(const RoundConfig& config, const std::vector<const Proposal*>& members, RoundRecord& record) {
-  if (!is_grid(config.codec)) {
-    record.step = 0.0F;
-    record.reason = "values sent as they are: no step";
-    return;
-  }
-  std::vector<compression::SiteSketch> sketches;
-  for (const Proposal* proposal : members) {
-    if (proposal->sketch && proposal->sketch->samples() > 0) sketches.push_back({proposal->sketch.get(), weight_scale(record, *proposal)});
-  }
-  const bool is_warmup = record.round.value <= config.warmup_rounds;
-  const double bits = is_warmup ? kWarmupBits : config.bits_per_value;
-  record.step = compression::choose_step(sketches, bits);
-  record.reason = fmt::format("{} {:.2f} bits: step {:.3g} from {} sketch{}", is_warmup ? "warm-up" : "fixed", bits, record.step,
-                              sketches.size(), sketches.size() == 1 ? "" : "es");
 }
 
 }  // namespace
@@ -84,7 +62,15 @@ Membership choose_members(const std::vector<const Proposal*>& proposals, const s
   return result;
 }
 
-RoundRecord open_record(const RoundConfig& config, const RoundRecord& current, const std::vector<const Proposal*>& members) {
+std::vector<RateMember> rate_members(const RoundRecord& record, const std::vector<const Proposal*>& members) {
+  std::vector<RateMember> result;
+  for (const Proposal* proposal : members) {
+    result.push_back({proposal->site, proposal->sketch, weight_scale(record, *proposal), proposal->report});
+  }
+  return result;
+}
+
+RoundRecord open_record(const RatioController& controller, const RoundRecord& current, const std::vector<const Proposal*>& members) {
   SLUICE_ASSERT(!members.empty());
   const RoundKey key = next_key(current);
   RoundRecord record;
@@ -93,16 +79,19 @@ RoundRecord open_record(const RoundConfig& config, const RoundRecord& current, c
   record.round = key.round;
   record.phase = Phase::kOpen;
   record.committed_round = current.committed_round;
-  record.codec = config.codec;
   record.base_digest = members.front()->base_digest;
   record.manifest_hash = members.front()->manifest_hash;
   record.chunks = members.front()->chunks;
   for (const Proposal* proposal : members) {
     record.members.insert(proposal->site);
     record.weights.push_back({proposal->site, proposal->tokens});
-    record.owners.push_back(proposal->site);
   }
-  choose_record_step(config, members, record);
+  RateDecision decision = controller.decide(record.round, rate_members(record, members), members.front()->values, record.chunks);
+  record.step = decision.step;
+  record.codec = decision.codec;
+  record.owners = std::move(decision.owners);
+  record.plan = std::move(decision.plan);
+  record.reason = record.plan.text;
   return record;
 }
 

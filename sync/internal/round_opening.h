@@ -20,7 +20,10 @@ struct Membership {
 // state that most proposals name counts, then the lower site.
 Membership choose_members(const std::vector<const Proposal*>& proposals, const std::optional<Digest>& reference);
 
+// What the ratio controller has to know of the members of `record`.
+std::vector<RateMember> rate_members(const RoundRecord& record, const std::vector<const Proposal*>& members);
+
 // The record that opens the round after `current`. REQUIRES: members not empty.
-RoundRecord open_record(const RoundConfig& config, const RoundRecord& current, const std::vector<const Proposal*>& members);
+RoundRecord open_record(const RatioController& controller, const RoundRecord& current, const std::vector<const Proposal*>& members);
 
 }  // namespace sluice::sync

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "sync/internal/round_impl.h"
+#include "sync/internal/round_opening.h"
 #include "sync/internal/site_text.h"
 
 namespace sluice::sync {
@@ -75,6 +76,7 @@ void RoundMachine::Impl::enter_round(const RoundRecord& previous) {
     opened_at = now;
     is_followed_from_open = record.phase == Phase::kOpen;
     owners_since = record.attempt;
+    if (is_followed_from_open) learn_rate();
     return;
   }
   tracker->follow(record);
@@ -90,6 +92,21 @@ void RoundMachine::Impl::enter_round(const RoundRecord& previous) {
   if (contributing == record.key() && record.counted.contains(config.self)) {
     actions.push_back(SendContributions{record, std::move(heirs)});
   }
+}
+
+// Every site does, so that any of them can open the next round.
+void RoundMachine::Impl::learn_rate() {
+  std::vector<const Proposal*> members;
+  std::uint64_t values = 0;
+  record.members.for_each([&](SiteId site) {
+    const auto& proposal = sites[site.value].proposal;
+    if (!proposal || RoundKey{proposal->epoch, proposal->round} != record.key()) return;
+    members.push_back(&*proposal);
+    values = proposal->values;
+  });
+  if (members.empty()) return;
+  controller.learn(record.round, {record.step, record.codec, record.owners, record.plan}, rate_members(record, members), values,
+                   record.chunks);
 }
 
 void RoundMachine::Impl::replay_early_frames() {

@@ -177,5 +177,18 @@ TEST(PeerLinks, RateLimitPacesTheFrames) {
   EXPECT_LT(seconds, 4.0);
 }
 
+TEST(PeerLinks, FramesThatFillTheLinkMeasureItAtTheReceiver) {
+  LinkPair pair([](PeerLinksConfig& config) { config.rate_limit = BitsPerSecond{160e6}; });
+  ASSERT_TRUE(pair.until([&] { return pair.both_up(); }));
+  EXPECT_FALSE(pair.dialler.links->estimate(kAcceptor).rate.has_value()) << "nothing was sent yet";
+  for (std::uint32_t chunk = 0; chunk < 300; ++chunk) pair.dialler.links->send_frame(kAcceptor, test_frame(chunk, 100'000));
+  ASSERT_TRUE(pair.until([&] { return pair.acceptor.frames.size() == 300; }));
+  ASSERT_TRUE(pair.until([&] { return pair.dialler.links->estimate(kAcceptor).rate.has_value(); }));
+  const topology::LinkEstimate estimate = pair.dialler.links->estimate(kAcceptor);
+  EXPECT_EQ(estimate.method, topology::EstimateMethod::kPassive);
+  EXPECT_NEAR(estimate.rate->p50 / 160e6, 1.0, 0.2);
+  EXPECT_FALSE(pair.acceptor.links->estimate(kDialler).rate.has_value()) << "of the other direction nothing is known";
+}
+
 }  // namespace
 }  // namespace sluice::gateway

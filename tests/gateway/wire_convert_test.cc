@@ -108,24 +108,63 @@ TEST(WireConvert, ProposalSpeaksForItsSenderOnly) {
   sketch.add(values, 1.0F, {}, 1);
   proposal.sketch = std::make_shared<const compression::Sketch>(sketch);
   proposal.base_digest = Digest{5, 6};
+  proposal.values = 4096;
+  sync::LinkReport link;
+  link.to = SiteId(2);
+  link.low_rate = 9e7;
+  link.median_rate = 1e8;
+  link.rtt_min = std::chrono::milliseconds(80);
+  link.method = 2;
+  proposal.report.links.push_back(link);
+  proposal.report.compute = std::chrono::seconds(3);
+  proposal.report.measured_round = RoundId(1);
+  proposal.report.update_bits = 4.2;
   wire::Proposal message;
   write_proposal(proposal, message);
-  const auto parsed = read_proposal(message, SiteId(1));
+  const auto parsed = read_proposal(message, SiteId(1), 3);
   ASSERT_TRUE(parsed) << parsed.error().to_string();
   EXPECT_EQ(parsed->site, SiteId(1));
   ASSERT_TRUE(parsed->sketch);
   EXPECT_EQ(*parsed->sketch, sketch);
   EXPECT_EQ(parsed->base_digest, proposal.base_digest);
+  EXPECT_EQ(parsed->values, 4096U);
+  ASSERT_EQ(parsed->report.links.size(), 1U);
+  EXPECT_EQ(parsed->report.links[0].to, SiteId(2));
+  EXPECT_EQ(parsed->report.links[0].low_rate, 9e7);
+  EXPECT_EQ(parsed->report.links[0].rtt_min, Duration(std::chrono::milliseconds(80)));
+  EXPECT_EQ(parsed->report.compute, Duration(std::chrono::seconds(3)));
+  EXPECT_EQ(parsed->report.measured_round, RoundId(1));
+  EXPECT_EQ(parsed->report.update_bits, 4.2);
+}
+
+TEST(WireConvert, ImpossibleLinkReportsAndPlansAreRefused) {
+  wire::Proposal message;
+  write_proposal(sync::Proposal{}, message);
+  message.add_links()->set_peer(3);
+  EXPECT_FALSE(read_proposal(message, SiteId(0), 3)) << "a site beyond the run";
+  message.mutable_links(0)->set_peer(1);
+  message.mutable_links(0)->set_low_rate(-1.0);
+  EXPECT_FALSE(read_proposal(message, SiteId(0), 3));
+  message.mutable_links(0)->set_low_rate(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(read_proposal(message, SiteId(0), 3));
+  wire::RoundRecord record;
+  write_record(sync::RoundRecord{}, record);
+  EXPECT_TRUE(read_record(record, 3));
+  record.mutable_plan()->add_links()->set_to(7);
+  EXPECT_FALSE(read_record(record, 3));
+  record.mutable_plan()->clear_links();
+  record.mutable_plan()->set_reason(99);
+  EXPECT_FALSE(read_record(record, 3));
 }
 
 TEST(WireConvert, ProposalWithADamagedSketchIsRefused) {
   wire::Proposal message;
   write_proposal(sync::Proposal{}, message);
   message.set_sketch("not a sketch");
-  EXPECT_FALSE(read_proposal(message, SiteId(0)));
+  EXPECT_FALSE(read_proposal(message, SiteId(0), 3));
   // None at all is allowed: the other sites' sketches then decide the step.
   message.set_sketch("");
-  EXPECT_TRUE(read_proposal(message, SiteId(0)));
+  EXPECT_TRUE(read_proposal(message, SiteId(0), 3));
 }
 
 TEST(WireConvert, DigestReadsBackAndPrintsHighHalfFirst) {

@@ -46,7 +46,7 @@ sync::RoundConfig World::round_config(SiteId self) const {
   round.open_grace = config_.open_grace;
   round.deadline = config_.deadline;
   round.commit_deadline = config_.commit_deadline;
-  round.codec = static_cast<std::uint8_t>(compression::Codec::kGridDense);
+  round.rate.codec = static_cast<std::uint8_t>(compression::Codec::kGridDense);
   return round;
 }
 

@@ -210,8 +210,8 @@ struct Hand {
     config.open_grace = seconds(1);
     config.deadline = seconds(1);
     config.commit_deadline = seconds(1);
-    config.codec = codec;
-    config.warmup_rounds = 1;
+    config.rate.codec = codec;
+    config.rate.warmup_rounds = 1;
     machine = std::make_unique<RoundMachine>(config, RoundRecord{});
   }
   std::vector<Action> feed(const Event& event, int ms = 0) {

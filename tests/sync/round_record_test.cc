@@ -112,7 +112,7 @@ TEST(TransitionProblem, RefusesWhateverBreaksTheOrderOrTheTerms) {
       {&idle, with(open, [](RoundRecord& r) { r.weights[0].site = SiteId(99); })},
       {&idle, with(open, [](RoundRecord& r) { r.members = SiteSet{0b1'0000'0000'0000'0111}; })},
       {&idle, with(open, [](RoundRecord& r) { r.owners.clear(); })},
-      {&idle, with(open, [](RoundRecord& r) { r.owners.assign(17, SiteId(0)); })},
+      {&idle, with(open, [](RoundRecord& r) { r.owners.assign(65, SiteId(0)); })},
       {&idle, with(open, [](RoundRecord& r) { r.owners[0] = SiteId(16); })},
       {&idle, with(open, [](RoundRecord& r) { r.step = std::numeric_limits<float>::quiet_NaN(); })},
       {&idle, with(open, [](RoundRecord& r) { r.step = -1.0F; })},

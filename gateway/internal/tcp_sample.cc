@@ -1,0 +1,27 @@
+#include "gateway/internal/tcp_sample.h"
+
+// The kernel's own header: the C library's tcp_info ends before the fields used here. The two headers exclude each other.
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstddef>
+
+namespace sluice::gateway::internal {
+
+std::optional<TcpSample> read_tcp_sample(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (fd < 0 || ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  TcpSample sample;
+  sample.rtt = std::chrono::microseconds(info.tcpi_rtt);
+  sample.segments_resent = info.tcpi_total_retrans;
+  // Older kernels give a shorter structure.
+  if (length >= offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out) {
+    sample.segments_sent = info.tcpi_data_segs_out;
+    sample.unsent_bytes = info.tcpi_notsent_bytes;
+  }
+  return sample;
+}
+
+}  // namespace sluice::gateway::internal

@@ -1,0 +1,82 @@
+#pragma once
+
+// Active measurement of a WAN link: fills it with random bytes for a while, over the same connections, TLS and congestion control as
+// frames.
+// The receiver counts and throws away; what it reports reaches the link's estimator like any transfer. One at a time for each site, within
+// a byte budget, and given up when a round opens. Asking first lets the other side say that it is busy.
+// On the loop; owned by the engine. Sends nothing after the destructor.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "gateway/frame_record.h"
+#include "proto/peer.pb.h"
+
+namespace sluice::gateway {
+
+struct WanProberHooks {
+  std::function<bool(SiteId, const wire::PeerMessage&)> send;
+  std::function<bool(SiteId, FrameRecord)> send_frame;
+  std::function<std::size_t(SiteId)> queued_bytes;
+  std::function<void(SiteId)> discard_queued;            // probe frames that are not on their way yet
+  std::function<void(SiteId, bool is_probing)> set_probing;  // what is counted from now on is a probe, or is none
+  std::function<bool()> is_round_running;
+};
+
+class WanProber {
+ public:
+  WanProber(asio::io_context& loop, std::chrono::milliseconds window, WanProberHooks hooks);
+
+  // Asks the peer and begins when it agrees. kUnavailable: a round or another probe runs, or the link is down.
+  Status start(SiteId peer, TimePoint now);
+  Status on_message(SiteId from, const wire::Probe& message, TimePoint now);
+  // Whether a probe frame of this site is one that was agreed on.
+  [[nodiscard]] bool expects_frames(SiteId from) const { return serving_ && serving_->peer == from; }
+  void on_round_opened();
+  void on_peer_down(SiteId peer);
+  void stop();
+
+  [[nodiscard]] bool is_running() const { return running_.has_value(); }
+  // One line for people: what runs, or how the last one ended; empty when there was none.
+  [[nodiscard]] const std::string& describe() const { return text_; }
+
+ private:
+  struct Running {
+    SiteId peer;
+    std::uint64_t id = 0;
+    bool is_granted = false;
+    TimePoint ends_at{};
+    std::uint64_t bytes = 0;
+    std::size_t backlog = 0;  // bytes kept waiting; grows while the link takes them faster than the timer comes
+  };
+  struct Serving {
+    SiteId peer;
+    std::uint64_t id = 0;
+    TimePoint ends_at{};
+  };
+
+  void fill(TimePoint now);
+  void end(const std::string& text);
+  void arm();
+  void answer(SiteId to, std::uint64_t id, std::uint32_t kind, const std::string& reason);
+
+  std::chrono::milliseconds window_;
+  WanProberHooks hooks_;
+  asio::steady_timer timer_;
+  SharedBytes payload_;
+  std::optional<Running> running_;
+  std::optional<Serving> serving_;
+  std::uint64_t next_id_ = 1;
+  std::string text_;
+};
+
+}  // namespace sluice::gateway

@@ -1,0 +1,341 @@
+#include "sync/internal/rate_decision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/assert.h"
+#include "compression/frame.h"
+
+namespace sluice::sync {
+namespace {
+
+constexpr double kDeadBand = 0.20;    // a rate this near to the one held is no change
+constexpr double kDeadBandStep = 0.25;  // of such a difference the held rate follows this share, so that none stays for good
+// What is left for the transfer when round trips and coding eat the budget: bits cannot help any further.
+constexpr double kTransferShareMin = 0.1;
+constexpr double kOwnersGain = 1.05;  // owners change for at least this much
+constexpr double kCodecGain = 0.8;    // the codec changes when it takes at most this share of the time
+// Writing values as they are, against coding them on the grid.
+constexpr double kBf16EncodeShare = 0.15;
+constexpr double kRaw32EncodeShare = 0.10;
+constexpr double kDenseBitsMin = 1.0;
+
+double to_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+std::vector<double> corrections(const RatioController::Memory& memory, const std::vector<RateMember>& members) {
+  std::vector<double> result;
+  for (const RateMember& member : members) {
+    const double known = memory.correction[member.site.value];
+    result.push_back(known > 0.0 ? known : 1.0);
+  }
+  return result;
+}
+
+std::vector<SiteId> members_in_turn(const std::vector<RateMember>& members) {
+  std::vector<SiteId> owners;
+  for (const RateMember& member : members) owners.push_back(member.site);
+  return owners;
+}
+
+}  // namespace
+
+RateDecider::RateDecider(const RatePolicy& policy, const RatioController::Memory& memory, RoundId round,
+                         const std::vector<RateMember>& members, std::uint64_t values, std::uint32_t chunks)
+    : policy_(policy),
+      memory_(memory),
+      round_(round),
+      members_(members),
+      chunks_(chunks),
+      model_(members, values, chunks, corrections(memory, members), memory.update_excess),
+      matrix_(members.size()) {
+  SLUICE_ASSERT(!members.empty() && chunks > 0);
+}
+
+RateDecision RateDecider::decide() {
+  decision_.codec = policy_.codec;
+  decision_.owners = members_in_turn(members_);
+  shares_ = shares_of(decision_.owners, members_, chunks_);
+  measure_links();
+  set_budget();
+  if (policy_.is_auto && is_grid()) {
+    choose_auto();
+  } else {
+    choose_fixed();
+  }
+  fill_links();
+  return std::move(decision_);
+}
+
+bool RateDecider::is_grid() const { return compression::is_grid(static_cast<compression::Codec>(decision_.codec)); }
+
+// ---- what is known
+
+double RateDecider::link_rate(std::size_t from, std::size_t to) const {
+  for (const LinkReport& link : members_[from].report.links) {
+    if (link.to == members_[to].site) return held_rate(members_[from].site, link.to, link.low_rate);
+  }
+  return 0.0;
+}
+
+double RateDecider::held_rate(SiteId from, SiteId to, double reported) const {
+  if (reported <= 0.0) return 0.0;
+  for (const LinkPlan& last : memory_.opened.plan.links) {
+    if (last.from != from || last.to != to || last.rate <= 0.0) continue;
+    const double change = reported / last.rate - 1.0;
+    return std::fabs(change) < kDeadBand ? last.rate + kDeadBandStep * (reported - last.rate) : reported;
+  }
+  return reported;
+}
+
+void RateDecider::measure_links() {
+  are_all_rates_known_ = members_.size() > 1;
+  for (std::size_t from = 0; from < members_.size(); ++from) {
+    matrix_.set_send_limit(from, members_[from].report.rate_limit);
+    for (std::size_t to = 0; to < members_.size(); ++to) {
+      if (from == to) continue;
+      double rtt = 0.0;
+      for (const LinkReport& link : members_[from].report.links) {
+        if (link.to == members_[to].site) rtt = to_seconds(link.rtt_min);
+      }
+      matrix_.set(from, to, link_rate(from, to), rtt);
+      is_any_rate_known_ = is_any_rate_known_ || matrix_.rate(from, to) > 0.0;
+      are_all_rates_known_ = are_all_rates_known_ && matrix_.rate(from, to) > 0.0;
+    }
+  }
+}
+
+// The slowest member's: the others wait for it in any case.
+double RateDecider::compute_seconds() const {
+  double seconds = 0.0;
+  for (const RateMember& member : members_) seconds = std::max(seconds, to_seconds(member.report.compute));
+  return seconds;
+}
+
+void RateDecider::set_budget() {
+  RatePlan& plan = decision_.plan;
+  plan.overhead_seconds = topology::kShardedRoundTrips * matrix_.rtt_max();
+  if (!memory_.overheads.empty()) {
+    // The least of the last rounds: one that was held up says nothing of the next.
+    plan.overhead_seconds = std::max(*std::min_element(memory_.overheads.begin(), memory_.overheads.end()), matrix_.rtt_max());
+  }
+  if (!policy_.is_auto) return;
+  plan.budget_seconds = policy_.time_budget > Duration{} ? to_seconds(policy_.time_budget) : policy_.time_share * compute_seconds();
+  available_seconds_ = std::max(plan.budget_seconds - plan.overhead_seconds, kTransferShareMin * plan.budget_seconds);
+}
+
+double RateDecider::floor_bits() const {
+  return policy_.regime == RateRegime::kDense ? std::max(policy_.min_bits, kDenseBitsMin) : policy_.min_bits;
+}
+
+// ---- what is decided
+
+void RateDecider::set_step(float step) {
+  decision_.step = step;
+  bits_ = model_.bits(step);
+}
+
+void RateDecider::set_bits(double target, RateReason reason, std::string text) {
+  set_step(model_.smallest_step([&](const RateBits& bits) { return bits.mean() <= target; }));
+  decision_.plan.reason = reason;
+  decision_.plan.text = std::move(text);
+}
+
+void RateDecider::choose_fixed() {
+  RatePlan& plan = decision_.plan;
+  plan.reason = RateReason::kFixed;
+  if (!is_grid()) {
+    const double bits = static_cast<compression::Codec>(decision_.codec) == compression::Codec::kBf16 ? 16.0 : 32.0;
+    decision_.step = 0.0F;
+    bits_ = RateBits{std::vector<double>(members_.size(), bits), bits};
+    plan.text = fmt::format("values sent as they are, {:.0f} bits: no step", bits);
+    choose_owners();
+    return;
+  }
+  const bool is_warmup = round_.value <= policy_.warmup_rounds;
+  const double bits = is_warmup ? kWarmupBits : policy_.bits;
+  if (is_warmup) plan.reason = RateReason::kWarmup;
+  std::vector<compression::SiteSketch> sketches;
+  for (const RateMember& member : members_) {
+    if (member.sketch && member.sketch->samples() > 0) sketches.push_back({member.sketch.get(), member.weight_scale});
+  }
+  set_step(compression::choose_step(sketches, bits));
+  plan.text = fmt::format("{} {:.2f} bits: step {:.3g} from {} sketch{}", rate_reason_name(plan.reason), bits, decision_.step,
+                          sketches.size(), sketches.size() == 1 ? "" : "es");
+  choose_owners();
+}
+
+void RateDecider::choose_auto() {
+  if (!model_.has_sketch()) {
+    // Without a sketch the bits follow those of the last round: one octave of the step is about one bit.
+    double measured = 0.0;
+    for (const RateMember& member : members_) measured = std::max(measured, member.report.contribution_bits);
+    const bool has_last = memory_.round && memory_.opened.step > 0.0F && measured > 0.0;
+    const double target = memory_.opened.plan.target_bits > 0.0 ? memory_.opened.plan.target_bits : policy_.bits;
+    const double step = has_last ? static_cast<double>(memory_.opened.step) * std::exp2(std::max(-1.0, measured - target)) : 1.0;
+    set_step(static_cast<float>(std::clamp(step, double{compression::kGridStepMin}, double{compression::kGridStepMax})));
+    bits_ = RateBits{std::vector<double>(members_.size(), target), target};
+    decision_.plan.reason = RateReason::kNoSketch;
+    decision_.plan.text = fmt::format("no sketch: step {:.3g} after {:.2f} bits", decision_.step, measured);
+    return;
+  }
+  if (round_.value <= policy_.warmup_rounds) {
+    set_bits(kWarmupBits, RateReason::kWarmup, fmt::format("warm-up {:.2f} bits", kWarmupBits));
+    return choose_owners();
+  }
+  const bool is_timed = decision_.plan.budget_seconds > 0.0;
+  if (!is_timed || !is_any_rate_known_) {
+    const char* missing = is_timed ? "the links' rates are" : "the time of the inner steps is";
+    set_bits(policy_.bits, RateReason::kUnknown, fmt::format("{:.2f} bits to begin with: {} not known yet", policy_.bits, missing));
+    choose_owners();
+    return apply_guards();
+  }
+  choose_by_budget();
+  apply_guards();
+  choose_codec();
+}
+
+bool RateDecider::fits_budgets(const RateBits& bits) const {
+  return model_.transfer_seconds(bits, shares_, matrix_) <= available_seconds_;
+}
+
+// First with the owners of before, then once more when others are faster.
+void RateDecider::choose_by_budget() {
+  const double ceiling = are_all_rates_known_ ? policy_.max_bits : std::min(policy_.bits, policy_.max_bits);
+  const auto fits = [&](const RateBits& bits) { return bits.mean() <= ceiling && fits_budgets(bits); };
+  set_step(model_.smallest_step(fits));
+  const std::vector<double> before = shares_;
+  choose_owners();
+  if (shares_ != before) set_step(model_.smallest_step(fits));
+  RatePlan& plan = decision_.plan;
+  find_limit();
+  const std::string time = fmt::format("{:.3g} s of {:.3g} s", available_seconds_, plan.budget_seconds);
+  const std::string limit =
+      plan.limit_from ? fmt::format("site {} to site {}", *plan.limit_from, *plan.limit_to) : std::string("the sending limit");
+  if (bits_.mean() < floor_bits()) {
+    set_bits(floor_bits(), RateReason::kFloor, fmt::format("floor {:.2f} bits: {} would allow less in {}", floor_bits(), limit, time));
+    return;
+  }
+  const double used = model_.transfer_seconds(bits_, shares_, matrix_) / available_seconds_;
+  if (used < 0.95 && bits_.mean() > 0.95 * ceiling) {
+    plan.limit_from.reset();
+    plan.limit_to.reset();
+    plan.reason = are_all_rates_known_ ? RateReason::kCeiling : RateReason::kUnknown;
+    plan.text = are_all_rates_known_ ? fmt::format("ceiling {:.2f} bits: every link has room in {}", ceiling, time)
+                                     : fmt::format("{:.2f} bits until every link is measured", ceiling);
+    return;
+  }
+  plan.reason = RateReason::kBudget;
+  plan.text = fmt::format("budget of {}, {}: {:.2f} bits", limit, time, bits_.mean());
+}
+
+// The link that takes longest.
+void RateDecider::find_limit() {
+  double longest = 0.0;
+  for (std::size_t from = 0; from < members_.size(); ++from) {
+    for (std::size_t to = 0; to < members_.size(); ++to) {
+      if (from == to || matrix_.rate(from, to) <= 0.0) continue;
+      const double seconds = 8.0 * model_.link_bytes(bits_, shares_, from, to) / matrix_.rate(from, to);
+      if (seconds <= longest) continue;
+      longest = seconds;
+      decision_.plan.limit_from = members_[from].site;
+      decision_.plan.limit_to = members_[to].site;
+    }
+  }
+  // A send limit that takes longer than any link.
+  if (model_.transfer_seconds(bits_, shares_, matrix_) > 1.001 * longest) {
+    decision_.plan.limit_from.reset();
+    decision_.plan.limit_to.reset();
+  }
+}
+
+void RateDecider::apply_guards() {
+  RatePlan& plan = decision_.plan;
+  const double asked = bits_.mean();
+  if (memory_.has_norm_changed && asked < policy_.max_bits) {
+    const double target = std::min(policy_.max_bits, 2.0 * asked);
+    return set_bits(target, RateReason::kNormChange,
+                    fmt::format("the deltas' norm changed sharply: {:.2f} bits, not {:.2f}", target, asked));
+  }
+  if (memory_.residual_floor > asked && asked < policy_.max_bits) {
+    const double target = std::min(policy_.max_bits, memory_.residual_floor);
+    set_bits(target, RateReason::kResidual, fmt::format("residuals grow beside the deltas: {:.2f} bits, not {:.2f}", target, asked));
+  }
+  if (plan.text.empty()) plan.text = rate_reason_name(plan.reason);
+}
+
+// Where coding takes longer than sending what it saves.
+void RateDecider::choose_codec() {
+  const double encode = memory_.grid_encode_seconds;
+  if (!are_all_rates_known_ || encode <= 0.0 || decision_.plan.reason == RateReason::kFloor) return;
+  const auto plain = [&](double bits) {
+    return model_.transfer_seconds(RateBits{std::vector<double>(members_.size(), bits), bits}, shares_, matrix_);
+  };
+  const double grid = std::max(encode, model_.transfer_seconds(bits_, shares_, matrix_));
+  const double bf16 = std::max(kBf16EncodeShare * encode, plain(16.0));
+  const double raw32 = std::max(kRaw32EncodeShare * encode, plain(32.0));
+  if (std::min(bf16, raw32) > kCodecGain * grid) return;
+  const bool is_raw = raw32 <= bf16;
+  decision_.codec = static_cast<std::uint8_t>(is_raw ? compression::Codec::kRaw32 : compression::Codec::kBf16);
+  decision_.step = 0.0F;
+  const double bits = is_raw ? 32.0 : 16.0;
+  bits_ = RateBits{std::vector<double>(members_.size(), bits), bits};
+  decision_.plan.reason = RateReason::kCodecCost;
+  decision_.plan.limit_from.reset();
+  decision_.plan.limit_to.reset();
+  decision_.plan.text = fmt::format("coding takes {:.3g} s and sending {} {:.3g} s: not coded", grid, is_raw ? "RAW32" : "BF16",
+                                    is_raw ? raw32 : bf16);
+}
+
+// Shares that follow the links: those of the last round, the members in turn, or the planner's, whoever is fastest by kOwnersGain.
+void RateDecider::choose_owners() {
+  if (!are_all_rates_known_ || members_.size() < 2) return;
+  const auto seconds = [&](const std::vector<double>& shares) { return model_.transfer_seconds(bits_, shares, matrix_); };
+  const std::vector<SiteId>& last = memory_.opened.owners;
+  const bool can_stay = !last.empty() && std::all_of(last.begin(), last.end(), [&](SiteId owner) {
+    return std::any_of(members_.begin(), members_.end(), [&](const RateMember& member) { return member.site == owner; });
+  });
+  if (can_stay) {
+    decision_.owners = last;
+    shares_ = shares_of(last, members_, chunks_);
+  }
+  const topology::WanPlan best = topology::plan_sharded(matrix_, model_.traffic(bits_));
+  std::vector<SiteId> planned;
+  for (const std::size_t owner : topology::spread_owners(best.shares, std::min<std::size_t>(chunks_, kOwnerSlotsMax))) {
+    planned.push_back(members_[owner].site);
+  }
+  std::vector<SiteId> in_turn = members_in_turn(members_);
+  const double turn_seconds = seconds(shares_of(in_turn, members_, chunks_));
+  const double planned_seconds = seconds(shares_of(planned, members_, chunks_));
+  std::vector<SiteId>& faster = planned_seconds * kOwnersGain < turn_seconds ? planned : in_turn;
+  const double faster_seconds = &faster == &planned ? planned_seconds : turn_seconds;
+  if (can_stay && seconds(shares_) < faster_seconds * kOwnersGain) return;
+  decision_.owners = std::move(faster);
+  shares_ = shares_of(decision_.owners, members_, chunks_);
+}
+
+void RateDecider::fill_links() {
+  RatePlan& plan = decision_.plan;
+  plan.target_bits = bits_.mean();
+  plan.update_bits = bits_.update;
+  if (are_all_rates_known_) {
+    const bool is_coded = is_grid();
+    const double encode = is_coded ? memory_.grid_encode_seconds : 0.0;
+    plan.predicted_seconds = plan.overhead_seconds + std::max(encode, model_.transfer_seconds(bits_, shares_, matrix_));
+  }
+  for (std::size_t from = 0; from < members_.size(); ++from) {
+    for (std::size_t to = 0; to < members_.size(); ++to) {
+      if (from == to) continue;
+      LinkPlan link;
+      link.from = members_[from].site;
+      link.to = members_[to].site;
+      link.rate = matrix_.rate(from, to);
+      link.budget_bytes = link.rate * available_seconds_ / 8.0;
+      link.predicted_bytes = model_.link_bytes(bits_, shares_, from, to);
+      plan.links.push_back(link);
+    }
+  }
+}
+
+}  // namespace sluice::sync

@@ -1,0 +1,59 @@
+#pragma once
+
+// One decision of the ratio controller, step by step. Built, asked once, thrown away; pure.
+
+#include <string>
+#include <vector>
+
+#include "sync/internal/rate_model.h"
+#include "sync/ratio_controller.h"
+
+namespace sluice::sync {
+
+class RateDecider {
+ public:
+  RateDecider(const RatePolicy& policy, const RatioController::Memory& memory, RoundId round, const std::vector<RateMember>& members,
+              std::uint64_t values, std::uint32_t chunks);
+
+  [[nodiscard]] RateDecision decide();
+
+ private:
+  struct Candidate {
+    float step = 1.0F;
+    RateBits bits;
+  };
+  void measure_links();
+  void set_budget();
+  void choose_fixed();
+  void choose_auto();
+  void choose_by_budget();
+  void apply_guards();
+  void choose_codec();
+  void choose_owners();
+  void fill_links();
+  void set_step(float step);
+  void set_bits(double target, RateReason reason, std::string text);
+  [[nodiscard]] bool fits_budgets(const RateBits& bits) const;
+  [[nodiscard]] double floor_bits() const;
+  [[nodiscard]] double link_rate(std::size_t from, std::size_t to) const;
+  [[nodiscard]] double held_rate(SiteId from, SiteId to, double reported) const;
+  [[nodiscard]] double compute_seconds() const;
+  void find_limit();
+  [[nodiscard]] bool is_grid() const;
+
+  const RatePolicy& policy_;
+  const RatioController::Memory& memory_;
+  RoundId round_;
+  const std::vector<RateMember>& members_;
+  std::uint32_t chunks_;
+  RateModel model_;
+  topology::WanMatrix matrix_;
+  bool is_any_rate_known_ = false;
+  bool are_all_rates_known_ = false;
+  double available_seconds_ = 0.0;  // of the budget, for transfer
+  std::vector<double> shares_;
+  RateBits bits_;
+  RateDecision decision_;
+};
+
+}  // namespace sluice::sync
