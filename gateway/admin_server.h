@@ -33,7 +33,7 @@ struct AdminOptions {
   std::chrono::milliseconds io_timeout{5'000};         // of one read or write
   std::chrono::milliseconds loop_silence_max{30'000};  // /livez fails when the last snapshot is older; 0 = never
   // Asked to probe the link to this site; any thread. Empty: not offered.
-  std::function<void(const std::string& peer)> probe;
+  std::function<void(const std::string& peer)> probe = nullptr;
 };
 
 class AdminServer {
