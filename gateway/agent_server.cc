@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "gateway/internal/accept_loop.h"
 #include "gateway/internal/agent_session.h"
+#include "gateway/internal/disk_file.h"
 #include "gateway/internal/io_threads.h"
 #include "gateway/internal/line_limiter.h"
 #include "gateway/internal/listener.h"
@@ -102,6 +103,8 @@ Status AgentServer::Impl::start() {
 }
 
 Status AgentServer::Impl::start_unix() {
+  // A folder that is made is its owner's only, as the socket is.
+  if (config_.socket.has_parent_path()) SLUICE_CHECK_OK(make_directories(config_.socket.parent_path()));
   SLUICE_TRY(internal::UniqueFd socket, internal::listen_unix(config_.socket));
   unix_accept_ = std::make_shared<internal::AcceptLoop>(io_.front(), std::move(socket));
   // The threads are joined before this object goes: what runs on them may use `this`.

@@ -211,7 +211,9 @@ void CatchUp::begin_state_transfer(TimePoint now) {
   state_ = std::move(transfer);
   wire::AgentMessage message;
   message.mutable_catch_up()->set_with_state(true);
-  message.mutable_catch_up()->set_reason("the state comes from another site");
+  message.mutable_catch_up()->set_reason(
+      "the state comes from another site; if none holds it (all training processes began anew), load the saved states with state_file, or "
+      "begin a new run with another run.name and empty state directories");
   hooks_.send_agents(message);
   ask_next_for_state(now);
 }

@@ -171,17 +171,20 @@ asio::awaitable<Result<Welcome>> GatewayLink::shake_hands(ByteStream& stream, st
   }
   hello_round = hello.round;
   enqueue(make_hello(hello, manifest_));
-  wire::RecordType type{};
-  auto record = co_await read_record(stream, type);
-  if (!record) co_return fail(record.error());
-  if (type != wire::RecordType::kControl) co_return fail(ErrorCode::kAgentProtocol, "greet gateway", "a frame before the welcome");
-  auto message = parse_gateway_message(*record);
-  if (!message) co_return fail(message.error());
-  if (const auto* reject = std::get_if<Reject>(&*message)) {
-    co_return fail(ErrorCode::kGatewayRefused, "greet gateway", fmt::format("refused: {} [{}]", reject->detail, reject->error_code));
+  while (true) {
+    wire::RecordType type{};
+    auto record = co_await read_record(stream, type);
+    if (!record) co_return fail(record.error());
+    if (type != wire::RecordType::kControl) co_return fail(ErrorCode::kAgentProtocol, "greet gateway", "a frame before the welcome");
+    auto message = parse_gateway_message(*record);
+    if (!message) co_return fail(message.error());
+    if (std::holds_alternative<Heartbeat>(*message)) continue;  // over TCP the gateway's begin with the connection
+    if (const auto* reject = std::get_if<Reject>(&*message)) {
+      co_return fail(ErrorCode::kGatewayRefused, "greet gateway", fmt::format("refused: {} [{}]", reject->detail, reject->error_code));
+    }
+    if (auto* welcome = std::get_if<Welcome>(&*message)) co_return std::move(*welcome);
+    co_return fail(ErrorCode::kAgentProtocol, "greet gateway", "the first message is not a welcome");
   }
-  if (auto* welcome = std::get_if<Welcome>(&*message)) co_return std::move(*welcome);
-  co_return fail(ErrorCode::kAgentProtocol, "greet gateway", "the first message is not a welcome");
 }
 
 // ---- reading ----

@@ -78,6 +78,9 @@ class FleetTest : public ::testing::Test {
                        std::to_string(ranks_),
                        std::to_string(values > 0 ? values : values_),
                        std::to_string(1000 + site * 10 + rank)};
+    const std::string certs = (directory_ / "certs").string();
+    const std::string pair = fmt::format("{}/agent-{}", certs, support::GatewayFleet::site_name(site));
+    child.environment = {{"SLUICE_AUTHORITY", certs + "/ca.pem"}, {"SLUICE_CERTIFICATE", pair + ".pem"}, {"SLUICE_KEY", pair + ".key"}};
     child.stderr_file = (directory_ / fmt::format("agent-{}-{}.log", site, rank)).string();
     auto started = support::ChildProcess::start(child);
     ASSERT_TRUE(started) << started.error().to_string();

@@ -50,6 +50,16 @@ TEST_F(FaultTest, TwoRanksASiteActAsOne) {
   }
 }
 
+// The gateway's heartbeats begin with the connection, before its welcome.
+TEST_F(FaultTest, AgentsOnOtherNodesComeByTls) {
+  support::FleetOptions options;
+  options.sites = 2;
+  options.ranks = 2;
+  options.has_tls_agents = true;
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  EXPECT_TRUE(step_until_together({0, 1}, 3));
+}
+
 TEST_F(FaultTest, GatewayKilledInMidRoundIsDoneWithoutAndCatchesUp) {
   ASSERT_NO_FATAL_FAILURE(start(wan_of(3)));
   ASSERT_TRUE(step_until_together({0, 1, 2}, 3));

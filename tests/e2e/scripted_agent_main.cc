@@ -74,6 +74,9 @@ int main(int argc, char** argv) {
   options.gateway = argv[1];
   options.rank = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));
   options.ranks = static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10));
+  options.certificate_file = std::getenv("SLUICE_CERTIFICATE");
+  options.key_file = std::getenv("SLUICE_KEY");
+  options.authority_file = std::getenv("SLUICE_AUTHORITY");
   sluice_agent* agent = sluice_agent_create(&options);
   const std::uint64_t shape[1] = {parameters.size()};
   if (agent == nullptr || sluice_agent_add_tensor(agent, "scripted", SLUICE_FLOAT32, shape, 1, parameters.data()) != SLUICE_OK ||

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -162,15 +163,22 @@ Result<int> ChildProcess::wait(std::chrono::milliseconds timeout) {
 }
 
 std::uint16_t free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool is_bound = ::bind(socket, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                        ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  ::close(socket);
-  return is_bound ? ntohs(address.sin_port) : std::uint16_t{0};
+  // Below the ports that the system hands to outgoing connections: nobody takes one between this call and its use but for a fixed reason.
+  constexpr unsigned kFirst = 10'000;
+  constexpr unsigned kCount = 22'000;
+  static std::atomic<unsigned> calls{static_cast<unsigned>(::getpid()) * 97U};
+  for (unsigned attempt = 0; attempt < kCount; ++attempt) {
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const auto port = static_cast<std::uint16_t>(kFirst + calls.fetch_add(1) % kCount);
+    address.sin_port = htons(port);
+    const bool is_bound = ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    ::close(socket);
+    if (is_bound) return port;
+  }
+  return 0;
 }
 
 }  // namespace sluice::support

@@ -19,6 +19,7 @@ constexpr std::chrono::seconds kStartTimeout{20};
 
 std::string GatewayFleet::site_name(std::uint16_t site) { return fmt::format("dc-{}", static_cast<char>('a' + site)); }
 std::string GatewayFleet::agent_address(std::uint16_t site) const {
+  if (options_.has_tls_agents) return fmt::format("tls:127.0.0.1:{}", agent_ports_[site]);
   return fmt::format("unix:{}", (options_.directory / (site_name(site) + ".sock")).string());
 }
 std::filesystem::path GatewayFleet::config_file(std::uint16_t site) const { return options_.directory / (site_name(site) + ".yaml"); }
@@ -32,6 +33,7 @@ Result<std::unique_ptr<GatewayFleet>> GatewayFleet::start(FleetOptions options) 
     fleet->run_at(site, [&fleet] {
       fleet->wan_ports_.push_back(free_port());
       fleet->admin_ports_.push_back(free_port());
+    agent_ports_.push_back(free_port());
     });
   }
   SLUICE_CHECK_OK(fleet->make_routes());
@@ -66,6 +68,7 @@ Status GatewayFleet::make_certificates() {
   ChildOptions child;
   child.arguments = {
       options_.program, "certs", "--run", "fleet", "--domain", "fleet.test", "--force", "--out", (options_.directory / "certs").string()};
+  if (options_.has_tls_agents) child.arguments.emplace_back("--agents");
   child.stderr_file = (options_.directory / "certs.log").string();
   for (std::uint16_t site = 0; site < options_.sites; ++site) child.arguments.push_back(site_name(site));
   SLUICE_TRY(auto process, ChildProcess::start(child));
@@ -104,7 +107,8 @@ Status GatewayFleet::write_config(std::uint16_t site) const {
   }
   file << "coordination: {store: local, site: " << site_name(0) << "}\n";
   file << fmt::format("tls: {{ca: certs/ca.pem, certificate: certs/site-{0}.pem, key: certs/site-{0}.key}}\n", name);
-  file << fmt::format("agents: {{socket: {}.sock, ranks: {}}}\n", name, options_.ranks);
+  const std::string listen = options_.has_tls_agents ? fmt::format(", listen: 127.0.0.1:{}", agent_ports_[site]) : "";
+  file << fmt::format("agents: {{socket: {}.sock, ranks: {}{}}}\n", name, options_.ranks, listen);
   file << fmt::format("training: {{mode: diloco, inner_steps: {}, outer: {}, solo: {}}}\n", options_.inner_steps, options_.outer,
                       options_.solo);
   file << "round: " << options_.round << "\ncompression: " << options_.compression << "\n";

@@ -38,6 +38,7 @@ struct FleetOptions {
   std::string wan;    // more keys of the section wan, as ", congestion: cubic"
   std::string extra;  // more YAML for every site
   unsigned streams = 4;
+  bool has_tls_agents = false;  // agents come by TCP with TLS; certificates are certs/agent-<site>.pem and .key
   bool has_wan = false;             // links go through the relay below
   LinkShape link;                   // of every directed pair, with has_wan
   BitsPerSecond egress;             // of every site, all its links together; 0 = none
@@ -84,6 +85,7 @@ class GatewayFleet {
   FleetOptions options_;
   std::vector<std::uint16_t> wan_ports_;
   std::vector<std::uint16_t> admin_ports_;
+  std::vector<std::uint16_t> agent_ports_;  // with has_tls_agents
   std::vector<std::vector<std::uint16_t>> dial_ports_;  // [from][to], with the relay
   std::unique_ptr<WanRelay> relay_;
   std::vector<std::optional<ChildProcess>> processes_;

@@ -4,11 +4,14 @@ Three sites use the files of configs/ as they are, filled in through the environ
 """
 
 import dataclasses
+import itertools
 import os
 import socket
 
 REGIONS = ["us-east", "eu-west", "ap-northeast"]  # the sites of configs/demo-*.yaml
 DOMAIN = "demo.sluice"
+
+_port_calls = itertools.count()
 
 SITE_FILE = """\
 # Site {name} of the demo: {count} sites on one machine, across an emulated WAN. Written by `./run demo --sites {count}`.
@@ -78,15 +81,20 @@ def site_names(count):
 
 
 def free_ports(count):
-    """Ports that were free a moment ago: all are held at once, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that were free a moment ago, below those that the system hands to outgoing connections: nobody takes them in between."""
+    first, size = 10_000, 22_000
+    ports = []
+    for _ in range(size):
+        port = first + (os.getpid() * 97 + next(_port_calls)) % size
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError("no free port on 127.0.0.1")
 
 
 def site_environment(sites, exchange, folder):
