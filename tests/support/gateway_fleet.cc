@@ -33,7 +33,7 @@ Result<std::unique_ptr<GatewayFleet>> GatewayFleet::start(FleetOptions options) 
     fleet->run_at(site, [&fleet] {
       fleet->wan_ports_.push_back(free_port());
       fleet->admin_ports_.push_back(free_port());
-    agent_ports_.push_back(free_port());
+      fleet->agent_ports_.push_back(free_port());
     });
   }
   SLUICE_CHECK_OK(fleet->make_routes());
