@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <asio/post.hpp>
+#include <asio/thread_pool.hpp>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -38,7 +41,8 @@ struct Place {
 // still being written when it is wanted cost only that: the file is then written as a whole.
 struct Draft {
   explicit Draft(ReplayWriter writer_) : writer(std::move(writer_)) {}
-  ReplayWriter writer;  // guarded by the spool's mutex, but for write()
+  ReplayWriter writer;   // guarded by the spool's mutex, but for write()
+  unsigned pending = 0;  // frames on their way to the disk; guarded likewise
 };
 
 std::string describe(const FrameKey& key) {
@@ -95,14 +99,19 @@ struct FrameSpool::Impl {
   std::map<RoundId, std::shared_ptr<Overflow>> overflows;
   std::map<RoundId, ReplayInfo> replays;
   std::shared_ptr<Draft> draft;  // of the update that frames came for last
+  std::condition_variable draft_written;
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;  // overflow and replay files, those being written and the draft included
+  // ---- not guarded; last, so that it ends before what its work uses ----
+  asio::thread_pool disk_thread{1};
 };
 
 FrameSpool::FrameSpool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 FrameSpool::FrameSpool(FrameSpool&&) noexcept = default;
 FrameSpool& FrameSpool::operator=(FrameSpool&&) noexcept = default;
-FrameSpool::~FrameSpool() = default;
+FrameSpool::~FrameSpool() {
+  if (impl_) impl_->disk_thread.join();
+}
 
 Result<FrameSpool> FrameSpool::open(SpoolOptions options) {
   SLUICE_CHECK_OK(make_directories(options.directory));
@@ -230,13 +239,22 @@ void FrameSpool::Impl::add_to_draft(const FrameKey& key, const FrameBytes& bytes
     if (!reserve_disk(bytes->size())) return drop_draft();
     current = draft;
     offset = current->writer.reserve(bytes->size());
+    ++current->pending;
   }
-  const Status written = current->writer.write(offset, *bytes);
-  const std::uint64_t hash = xxh3_64(*bytes);
-  const std::lock_guard lock(mutex);
-  if (draft != current) return;
-  if (!written) return drop_draft();
-  current->writer.enter(key.chunk, offset, static_cast<std::uint32_t>(bytes->size()), hash);
+  // Not here: a disk that is busy would hold up the rounds.
+  asio::post(disk_thread, [this, current = std::move(current), offset, chunk = key.chunk, bytes]() mutable {
+    const Status written = current->writer.write(offset, *bytes);
+    const std::uint64_t hash = xxh3_64(*bytes);
+    const std::lock_guard lock(mutex);
+    --current->pending;
+    if (written) {
+      current->writer.enter(chunk, offset, static_cast<std::uint32_t>(bytes->size()), hash);
+    } else if (draft == current) {
+      drop_draft();
+    }
+    current.reset();
+    draft_written.notify_all();
+  });
 }
 
 void FrameSpool::Impl::drop_draft() {
@@ -247,7 +265,7 @@ void FrameSpool::Impl::drop_draft() {
 
 // The draft when it is the whole of this update and nobody else writes to it; its bytes stay counted.
 std::shared_ptr<Draft> FrameSpool::Impl::take_draft(RoundId round, SiteSet counted, std::uint32_t chunks) {
-  if (!draft || draft.use_count() > 1 || draft->writer.round() != round || draft->writer.counted() != counted ||
+  if (!draft || draft->pending > 0 || draft->writer.round() != round || draft->writer.counted() != counted ||
       !draft->writer.is_complete(chunks)) {
     drop_draft();
     return nullptr;
@@ -365,7 +383,8 @@ void FrameSpool::Impl::keep_replay(const ReplayInfo& info) {
 
 // False when the update has to be written as a whole.
 bool FrameSpool::Impl::finish_draft(RoundId round, SiteSet counted, std::uint32_t chunks) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
+  draft_written.wait(lock, [&] { return !draft || draft->pending == 0; });
   const std::shared_ptr<Draft> done = take_draft(round, counted, chunks);
   if (!done) return false;
   drop_replay(round);

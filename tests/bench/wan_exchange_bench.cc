@@ -34,6 +34,7 @@ struct Case {
   double rtt_ms = 0.0;
   bool has_tls = true;
   unsigned streams = 4;
+  std::string congestion = "bbr";
 };
 
 struct Outcome {
@@ -69,6 +70,7 @@ support::FleetOptions fleet_options(const Case& test, const std::string& self, c
   options.has_wan = test.rate_mbit > 0.0 || test.rtt_ms > 0.0;
   options.egress = BitsPerSecond{test.rate_mbit * 1e6};
   options.link.delay = std::chrono::microseconds(static_cast<long>(test.rtt_ms * 500.0));
+  options.wan = ", congestion: " + test.congestion;
   options.extra = "log: {level: warning}\n";
   return options;
 }
@@ -213,6 +215,7 @@ int run(int argc, char** argv) {
   app.add_option("--rate", test.rate_mbit, "Mbit/s that each site can send; 0 = loopback as it is");
   app.add_option("--rtt", test.rtt_ms, "Round-trip time in ms");
   app.add_option("--streams", test.streams, "Bulk connections of each link");
+  app.add_option("--congestion", test.congestion, "TCP congestion control of the links")->check(CLI::IsMember({"bbr", "cubic"}));
   app.add_option("--tls", tls, "on, or off: both sides authenticate, the rest goes in the clear")->check(CLI::IsMember({"on", "off"}));
   app.add_option("--json", json_file, "File for the results");
   app.add_option("--program", program, "The program sluice");
