@@ -1,10 +1,9 @@
 #pragma once
 
 // Active measurement of a WAN link: fills it with random bytes for a while, over the same connections, TLS and congestion control as
-// frames.
-// The receiver counts and throws away; what it reports reaches the link's estimator like any transfer. One at a time for each site, within
-// a byte budget, and given up when a round opens. Asking first lets the other side say that it is busy.
-// On the loop; owned by the engine. Sends nothing after the destructor.
+// frames. The receiver counts and throws away; what it reports reaches the link's estimator like any transfer. One at a time for each
+// site, within a byte budget, and given up when a round opens. Asking first lets the other side say that it is busy.
+// Threads: everything on the gateway's loop; owned by the engine. Sends nothing after the destructor.
 
 #include <chrono>
 #include <cstdint>

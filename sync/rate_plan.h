@@ -1,7 +1,7 @@
 #pragma once
 
 // RatePlan: what whoever opens a round decided about its rate, and why; carried by the round's record so that every site can show it and
-// the next opener can go on from it. Also what the sites report for that decision. Plain values.
+// the next opener can go on from it. Also what the sites report for that decision. Plain values, any thread.
 // Rates are bits per second as the receiver counts them; 0 = not known.
 
 #include <cstdint>

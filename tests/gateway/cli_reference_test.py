@@ -3,8 +3,10 @@ Method: walk `sluice COMMAND --help` from the top; compare each command's option
 
 import os
 import re
+import resource
 import subprocess
 import sys
+import tempfile
 
 PROGRAM = os.path.join(os.environ["SLUICE_BINARY_DIR"], "gateway", "sluice")
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "cli.md")
@@ -59,6 +61,22 @@ def status_of(*arguments):
     return subprocess.run([PROGRAM, *arguments], capture_output=True, timeout=60, env=environment).returncode
 
 
+def refused_writes():
+    """What the system does not let it write is an error with a message, neither silence nor a signal."""
+    wrong = []
+    with open("/dev/full", "wb") as full:
+        for command in (["config", "schema"], ["--help"]):
+            done = subprocess.run([PROGRAM, *command], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+            if done.returncode != 1 or not done.stderr:
+                wrong.append(f"sluice {' '.join(command)} on a full disk: exit status {done.returncode}, stderr {done.stderr!r}")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([PROGRAM, "certs", "--run", "r", "--domain", "d.test", "--out", folder, "a"], capture_output=True, timeout=60,
+                              check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+        if done.returncode != 1 or b"[kC" not in done.stderr and b"[kD" not in done.stderr:
+            wrong.append(f"sluice certs under a file size limit: exit status {done.returncode}, stderr {done.stderr!r}")
+    return wrong
+
+
 def main():
     wrong = []
     real, written = programs_commands(), documented_commands()
@@ -83,6 +101,7 @@ def main():
         status = status_of(*arguments)
         if status != expected:
             wrong.append(f"sluice {' '.join(arguments)}: exit status {status}, expected {expected}")
+    wrong += refused_writes()
     print("\n".join(wrong) or f"{len(real)} commands agree")
     return 1 if wrong else 0
 

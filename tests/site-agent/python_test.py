@@ -103,6 +103,9 @@ class AttachTest(unittest.TestCase):
         os.environ["SLUICE_GATEWAY"] = "unix:" + gateway.path
         handle = sluice.attach(model, optimizer, tokens_per_step=12)
         self.assertTrue(handle.is_attached)
+        with self.assertLogs("sluice", logging.ERROR) as second:  # it would take the first one's rank
+            self.assertFalse(sluice.attach(*make_parts()).is_attached)
+        self.assertIn("called again", second.output[0])
         self.assertIs(optimizer.step.__self__, optimizer)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
         self.assertIsInstance(optimizer, torch.optim.SGD)
