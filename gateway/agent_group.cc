@@ -67,6 +67,8 @@ Result<std::optional<AgentSessionId>> AgentGroup::join(AgentSessionId session, c
   std::optional<AgentSessionId> replaced;
   if (const auto found = members_.find(rank); found != members_.end()) replaced = found->second.session;
   if (replaced) leave(*replaced);
+  if (manifest_hash_ != hello.manifest_hash()) departed_.clear();
+  departed_.erase(rank);
   manifest_hash_ = hello.manifest_hash();
   chunks_ = hello.chunks();
   parameters_ = parameters;
@@ -79,6 +81,8 @@ std::optional<RankId> AgentGroup::leave(AgentSessionId session) {
   for (auto entry = members_.begin(); entry != members_.end(); ++entry) {
     if (entry->second.session != session) continue;
     const RankId rank = entry->first;
+    entry->second.ready.reset();
+    departed_[rank] = std::move(entry->second);
     members_.erase(entry);
     return rank;
   }
@@ -128,12 +132,20 @@ Status AgentGroup::set_applied(AgentSessionId session, const wire::RoundApplied&
   return {};
 }
 
-std::optional<AgentGroup::SiteState> AgentGroup::state() const {
-  if (!is_complete()) return std::nullopt;
-  const RoundId round = members_.begin()->second.round;
+std::optional<AgentGroup::SiteState> AgentGroup::state() const { return common_state(members_); }
+
+std::optional<AgentGroup::SiteState> AgentGroup::reported_state() const {
+  std::map<RankId, AgentRank> ranks = members_;
+  ranks.insert(departed_.begin(), departed_.end());
+  return common_state(ranks);
+}
+
+std::optional<AgentGroup::SiteState> AgentGroup::common_state(const std::map<RankId, AgentRank>& ranks) const {
+  if (ranks.size() != ranks_) return std::nullopt;
+  const RoundId round = ranks.begin()->second.round;
   ByteVector digests;
   ByteWriter writer(digests);
-  for (const auto& [rank, member] : members_) {
+  for (const auto& [rank, member] : ranks) {
     if (member.round != round) return std::nullopt;
     for (const Digest& digest : member.chunk_digests) {
       writer.write(digest.low);

@@ -66,6 +66,9 @@ class AgentGroup {
     Digest digest;
   };
   [[nodiscard]] std::optional<SiteState> state() const;
+  // The state that all ranks reported last, when it is the same round's: as state(), but ranks that have left since count with what they
+  // held. For the record of what a round made, not for deciding anything: a run's first rank may end before the last has applied.
+  [[nodiscard]] std::optional<SiteState> reported_state() const;
   // Lowest round that any rank holds; nothing when incomplete.
   [[nodiscard]] std::optional<RoundId> round_min() const;
 
@@ -89,10 +92,13 @@ class AgentGroup {
 
  private:
   AgentRank* find_mutable(AgentSessionId session);
+  // The one state of `ranks`; nothing when one is missing or holds another round.
+  [[nodiscard]] std::optional<SiteState> common_state(const std::map<RankId, AgentRank>& ranks) const;
 
   std::uint32_t ranks_;
   std::uint64_t generation_ = 0;
   std::map<RankId, AgentRank> members_;
+  std::map<RankId, AgentRank> departed_;  // as they were when they left, until they are back
   // The model: fixed by the first rank that joins, kept until all ranks have left.
   std::uint64_t manifest_hash_ = 0;
   std::uint32_t chunks_ = 0;

@@ -186,14 +186,13 @@ Status Engine::take_ready(AgentSessionId session, const wire::AgentReady& ready)
 
 Status Engine::take_applied(AgentSessionId session, const wire::RoundApplied& applied) {
   SLUICE_CHECK_OK(group_.set_applied(session, applied));
-  const auto held = group_.state();
-  if (held) {
-    const auto different = history_.report_state(held->round, self_, self_, held->digest);
+  if (const auto reported = group_.reported_state()) {
+    const auto different = history_.report_state(reported->round, self_, self_, reported->digest);
     if (!different.empty()) {
-      log_error("round", "after round {} this site's state differs from that of {}", held->round, fmt::join(different, ", "));
+      log_error("round", "after round {} this site's state differs from that of {}", reported->round, fmt::join(different, ", "));
     }
-    feed(sync::LocalState{held->round, held->digest});
   }
+  if (const auto held = group_.state()) feed(sync::LocalState{held->round, held->digest});
   catch_up_->on_agents_changed(machine_->record().committed_round, Clock::now());
   mark_changed();
   return {};

@@ -112,6 +112,27 @@ TEST(AgentGroup, StateNeedsTheSameRoundAtAllRanks) {
   EXPECT_FALSE(group.state()->digest == before->digest);
 }
 
+TEST(AgentGroup, ARankThatHasEndedCountsInTheReportedStateUntilItIsBack) {
+  AgentGroup group(2);
+  ASSERT_TRUE(group.join(AgentSessionId(1), hello(0, 2, 7, 4)));
+  ASSERT_TRUE(group.join(AgentSessionId(2), hello(1, 2, 7, 4)));
+  wire::RoundApplied applied;
+  applied.set_round(5);
+  applied.add_chunk_digests(std::string(16, 'z'));
+  ASSERT_TRUE(group.set_applied(AgentSessionId(1), applied));
+  EXPECT_FALSE(group.reported_state());
+  group.leave(AgentSessionId(1));
+  ASSERT_TRUE(group.set_applied(AgentSessionId(2), applied));
+  EXPECT_FALSE(group.state());
+  ASSERT_TRUE(group.reported_state());
+  EXPECT_EQ(group.reported_state()->round, RoundId(5));
+  group.leave(AgentSessionId(2));
+  ASSERT_TRUE(group.join(AgentSessionId(3), hello(0, 2, 7, 4)));
+  EXPECT_FALSE(group.reported_state());  // what the new process holds is what counts now
+  ASSERT_TRUE(group.join(AgentSessionId(4), hello(1, 2, 7, 4)));
+  EXPECT_EQ(group.reported_state()->digest, group.state()->digest);
+}
+
 TEST(AgentGroup, TooManyDigestsAreRefused) {
   AgentGroup group(1);
   ASSERT_TRUE(group.join(AgentSessionId(1), hello(0, 1)));
