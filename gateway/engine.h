@@ -91,6 +91,9 @@ class Engine {
   void on_agent_frame(AgentSessionId session, FrameRecord frame);
   Status take_own_contribution(AgentSessionId session, const FrameRecord& frame);
   void on_agent_gone(AgentSessionId session, const std::string& reason);
+  // A process of this site was lost: the other ranks (not `newcomer`, which takes its place) hear so, and what all had made is void. The
+  // caller tells the machine.
+  void break_group(const std::string& reason, std::optional<AgentSessionId> newcomer);
   // The model that the run trains, from the register; nothing before its first round.
   struct Model {
     std::uint64_t manifest_hash = 0;

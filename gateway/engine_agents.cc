@@ -137,6 +137,9 @@ Status Engine::admit_agent(AgentSessionId session, const wire::AgentHello& hello
                           fmt::format("another process has connected as rank {} of this site: this one goes on alone", hello.rank())};
     send_away(*replaced, displaced);
     log_warning("agent", "rank {} is taken by a newer process; the older one is sent away", hello.rank());
+    const std::string reason = fmt::format("rank {} is taken by a newer process", hello.rank());
+    break_group(reason, session);
+    feed(sync::LocalGone{reason});
   }
   agents_->send_control(session, welcome());
   log_info("agent", "rank {} of {} is here: {} parameters in {} chunks, state of round {}", hello.rank(), hello.ranks(),
@@ -236,14 +239,21 @@ void Engine::on_agent_gone(AgentSessionId session, const std::string& reason) {
   if (!rank) return;
   log_warning("agent", "rank {} is gone: {}", *rank, reason);
   parts_.metrics.set_agents_connected(static_cast<std::uint32_t>(group_.members().size()));
+  const std::string what = fmt::format("rank {} is gone: {}", *rank, reason);
+  break_group(what, {});
+  catch_up_->on_agents_changed(machine_->record().committed_round, Clock::now());
+  feed(sync::LocalGone{what});
+}
+
+void Engine::break_group(const std::string& reason, std::optional<AgentSessionId> newcomer) {
   wire::AgentMessage message;
   message.mutable_group_broken()->set_generation(group_.generation());
-  message.mutable_group_broken()->set_reason(fmt::format("rank {} is gone: {}", *rank, reason));
-  send_agents(message);
+  message.mutable_group_broken()->set_reason(reason);
+  for (const auto& [rank, member] : group_.members()) {
+    if (member.session != newcomer) agents_->send_control(member.session, message);
+  }
   group_.clear_ready();
   contribution_.reset();
-  catch_up_->on_agents_changed(machine_->record().committed_round, Clock::now());
-  feed(sync::LocalGone{fmt::format("rank {} is gone: {}", *rank, reason)});
 }
 
 void Engine::send_agents(const wire::AgentMessage& message) {

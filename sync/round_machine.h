@@ -53,7 +53,8 @@ struct Proposal {
 // ---- events ----
 // All ranks of this site are ready with a delta from the state of the last LocalState (base_digest says which; another one is ignored).
 struct LocalReady { Proposal proposal; };
-struct LocalGone { std::string reason; };             // this site's agents are lost: withdraw
+// A process of this site's agents is lost: withdraw. Also when another takes its place at once: comes before that one's LocalState.
+struct LocalGone { std::string reason; };
 // All ranks of this site now hold this state: at attaching (each time), after FinishRound, after CatchUpState. Comes before LocalReady.
 struct LocalState { RoundId round; Digest digest; };
 // Control link usable in both directions; everything sent before it came up may be lost.

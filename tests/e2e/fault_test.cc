@@ -117,6 +117,32 @@ TEST_F(FaultTest, TrainingProcessKilledIsReplacedAndTakesTheState) {
   EXPECT_TRUE(step_until_together({0, 1, 2}, 6, &last)) << last[0].dump() << last[1].dump() << last[2].dump();
 }
 
+// A restarted process may come before the end of the old one's connection is seen: what the old one had ready went with it.
+TEST_F(FaultTest, ANewerProcessOfARankIsWaitedForAlthoughTheOlderWasReady) {
+  support::FleetOptions options;
+  options.sites = 2;
+  options.round = "{deadline: 5s, open_grace: 5s, commit_deadline: 5s}";
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  const auto step_and_see_ready = [&](std::uint16_t site) {
+    const auto tokens_of = [](const nlohmann::json& status) { return status["agents"][0]["tokens"].get<std::uint64_t>(); };
+    const std::uint64_t before = tokens_of(*fleet_->status(site));
+    tell(site, "step");
+    const Status ready = fleet_->wait_status(site, "its process to be ready", kAnswerTimeout,
+                                             [&](const nlohmann::json& status) { return tokens_of(status) > before; });
+    ASSERT_TRUE(ready) << ready.error().to_string();
+  };
+  ASSERT_NO_FATAL_FAILURE(step_and_see_ready(1));
+  auto older = std::move(agents_[1]);
+  launch_agent(1);
+  hear(1);
+  ASSERT_NO_FATAL_FAILURE(step_and_see_ready(0));
+  EXPECT_NE((*fleet_->status(0))["phase"], "open") << "opened for a process that is gone";
+  tell(1, "step");
+  const std::vector<nlohmann::json> answers = {hear(0), hear(1)};
+  EXPECT_TRUE(all_committed_alike(answers)) << answers[0].dump() << answers[1].dump();
+  EXPECT_NE(answer(*older)["outcome"], SLUICE_STEP_COMMITTED);
+}
+
 TEST_F(FaultTest, NonFiniteDeltaIsWithheldAndTheOthersCommit) {
   support::FleetOptions options;
   options.round = "{deadline: 3s, open_grace: 2s, commit_deadline: 3s}";

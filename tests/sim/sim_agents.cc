@@ -21,8 +21,13 @@ constexpr std::uint64_t kManifest = 7;
 
 void SimSite::start_agents() {
   if (has_agents()) return;
-  agents_ = SimAgents{Phase::kComputing, agents_.life + 1, agents_.task + 1, disk_.checkpoint_round, disk_.checkpoint_digest,
-                      Values(world_.config().chunks, 0), std::nullopt};
+  agents_ = SimAgents{Phase::kComputing,
+                      agents_.life + 1,
+                      agents_.task + 1,
+                      disk_.checkpoint_round,
+                      disk_.checkpoint_digest,
+                      Values(world_.config().chunks, 0),
+                      std::nullopt};
   world_.note(fmt::format("site {} agents start at round {}", id_, agents_.round));
   compute();
   if (machine_) in_gateway(world_.random().between(milliseconds(1), milliseconds(30)), [this] { attach(); });
@@ -33,14 +38,18 @@ void SimSite::stop_agents() {
   agents_.contribution.reset();
   if (!std::exchange(is_attached_, false)) return;
   catch_up_.reset();
-  in_gateway(world_.random().between(microseconds(100), milliseconds(20)), [this] {
-    if (!is_attached_) feed(sync::LocalGone{"the training processes are gone"});
-  });
+  is_gone_due_ = true;
+  in_gateway(world_.random().between(microseconds(100), milliseconds(20)), [this] { tell_gone(); });
+}
+
+void SimSite::tell_gone() {
+  if (std::exchange(is_gone_due_, false)) feed(sync::LocalGone{"the training processes are gone"});
 }
 
 void SimSite::attach() {
   if (!has_agents() || is_attached_) return;
   if (agents_.phase == Phase::kApplying) return in_gateway(milliseconds(1), [this] { attach(); });
+  tell_gone();  // when the new processes are here before the end of the old ones was seen
   is_attached_ = true;
   feed(sync::LocalState{agents_.round, agents_.digest});
   if (agents_.phase == Phase::kReady) tell_ready();
@@ -53,6 +62,13 @@ void SimSite::compute() {
   world_.queue().after(world_.random().between(config.compute_min, config.compute_max) * slowness_, [this, task] {
     if (agents_.phase == Phase::kComputing && agents_.task == task) become_ready();
   });
+}
+
+// Work in progress goes on at the new speed, begun again.
+void SimSite::slow_down(int factor) {
+  if (factor == slowness_) return;
+  slowness_ = factor;
+  if (agents_.phase == Phase::kComputing) compute();
 }
 
 void SimSite::become_ready() {

@@ -57,6 +57,7 @@ void SimSite::stop_gateway() {
   store_.reset();
   cas_.reset();
   is_attached_ = false;
+  is_gone_due_ = false;
   kept_.clear();
   last_updates_.clear();
   fetch_.reset();

@@ -61,7 +61,7 @@ class SimSite {
   [[nodiscard]] const sync::RoundMachine* machine() const { return machine_.get(); }
   [[nodiscard]] const std::vector<std::string>& announcements() const { return announcements_; }
   void corrupt_next_update() { corrupts_next_ = true; }
-  void slow_down(int factor) { slowness_ = factor; }
+  void slow_down(int factor);
 
   // From the network.
   void on_message(Node from, const Message& message);
@@ -110,6 +110,7 @@ class SimSite {
   void compute();
   void become_ready();
   void tell_ready();
+  void tell_gone();
   void contribute(const sync::RoundRecord& record, bool is_member);
   void apply(const std::vector<SpoolEntry>& updates);
   void take_back(const sync::RoundKey& key);
@@ -129,6 +130,7 @@ class SimSite {
   std::uint64_t life_ = 0;
   std::uint64_t timer_ = 0;
   bool is_attached_ = false;
+  bool is_gone_due_ = false;  // agents have died and the machine has not heard of it
   std::unique_ptr<sync::RegisterStore> store_;
   std::optional<sync::CompareAndSet> cas_;  // being synced
   std::map<std::pair<sync::RoundKey, ChunkId>, std::map<SiteId, std::int64_t>> kept_;
