@@ -544,6 +544,7 @@ void Engine::act(sync::CatchUpState& action) {
 }
 
 void Engine::act(sync::Announce& action) {
+  is_solo_ = action.is_solo;
   const std::string text = with_names(action.text);
   if (text == last_announcement_) return;
   last_announcement_ = text;

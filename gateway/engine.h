@@ -222,6 +222,7 @@ class Engine {
   std::string last_announcement_;
   std::map<SiteId, WallTime> last_seen_;  // peers whose link was up
   bool is_store_behind_ = false;          // it speaks of epochs long past: said once
+  bool is_solo_ = false;                  // as last announced
   bool is_store_stuck_ = false;           // here: its journal cannot be written
   WallTime started_at_;
 };

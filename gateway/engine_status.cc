@@ -103,7 +103,7 @@ void Engine::publish() {
   snapshot->version = parts_.version;
   snapshot->epoch = record.epoch.value;
   snapshot->round = record.committed_round.value;
-  snapshot->phase = phase_name(record.phase);
+  snapshot->phase = is_solo_ ? "solo" : phase_name(record.phase);
   snapshot->description = with_names(machine_->describe());
   snapshot->quorum = parts_.config.round.quorum;
   snapshot->readiness = {true, !is_stopped_, !is_stopped_, parts_.tls && parts_.tls->not_after() > std::chrono::system_clock::now(),

@@ -91,6 +91,7 @@ TEST_F(FaultTest, StoreKilledInMidRoundLetsTheOthersTrainOnAndAllGoOnTogether) {
   for (const std::uint16_t site : kSites) EXPECT_NE(hear(site)["outcome"], SLUICE_STEP_COMMITTED);
   const auto alone = step({1, 2});
   EXPECT_EQ(alone[0]["outcome"], SLUICE_STEP_SOLO) << alone[0].dump();
+  ASSERT_NO_FATAL_FAILURE(wait_phase(1, "solo"));
   // Announced: the page of a gateway that lives says why nothing is committed.
   const auto status = fleet_->status(1);
   ASSERT_TRUE(status);
