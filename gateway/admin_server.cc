@@ -135,7 +135,9 @@ void AdminServer::Impl::set_up() {
   server.set_exception_handler([](const Request&, Response& response, std::exception_ptr) { answer_error(response, 500, "internal"); });
   server.set_error_handler([](const Request&, Response& response) {
     if (!response.body.empty()) return;
-    answer_error(response, response.status, "see /, /metrics, /livez, /readyz, /api/v1/status, /api/v1/links, /api/v1/rounds, /api/v1/wan");
+    answer_error(response, response.status,
+                 "see /, /metrics, /livez, /readyz, /api/v1/status, /api/v1/links, /api/v1/rounds, /api/v1/wan, "
+                 "/api/v1/topology");
   });
   add_pages();
 }
@@ -188,6 +190,9 @@ void AdminServer::Impl::add_pages() {
   });
   server.Get("/api/v1/wan", [this](const Request&, Response& response) {
     with_snapshot(response, [&](const StatusSnapshot& snapshot) { answer_json(response, wan_to_json(snapshot)); });
+  });
+  server.Get("/api/v1/topology", [this](const Request&, Response& response) {
+    with_snapshot(response, [&](const StatusSnapshot& snapshot) { answer_json(response, topology_to_json(snapshot)); });
   });
   server.Post(kProbePath, [this](const Request& request, Response& response) {
     with_snapshot(response, [&](const StatusSnapshot& snapshot) {

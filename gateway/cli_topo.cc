@@ -1,4 +1,5 @@
-// `sluice topo show|diagnose|merge|export FILE...` and `sluice topo --live`: what connects the GPUs and NICs of machines and sites.
+// `sluice topo show|diagnose|merge|export FILE...` and `sluice topo --live`: what connects the GPUs and NICs of machines and sites;
+// `sluice topo site`: what a running gateway knows of its own.
 
 #include <fmt/format.h>
 
@@ -15,7 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/admin_client.h"
 #include "gateway/cli.h"
+#include "gateway/cli_admin.h"
+#include "gateway/status_table.h"
 #include "topology/diagnosis.h"
 #include "topology/graph_arrays.h"
 #include "topology/graph_dot.h"
@@ -24,6 +28,7 @@
 #include "topology/graph_merge.h"
 #include "topology/limits.h"
 #include "topology/live_reader.h"
+#include "topology/probe_graph.h"
 #include "topology/topology_reader.h"
 #include "topology/type_map.h"
 
@@ -118,6 +123,23 @@ std::string line_of(const Problem& problem) {
   return printable(std::move(text)) + "\n";
 }
 
+// "  rank0 -> rank1  4.91 GB/s  18.2 us", as far as there is room.
+std::string measured_text(const SiteGraph& graph) {
+  constexpr std::size_t kShownMax = 40;
+  std::string text;
+  const auto links = topology::measured_links(graph);
+  for (std::size_t index = 0; index < std::min(links.size(), kShownMax); ++index) {
+    const topology::MeasuredLink& link = links[index];
+    std::string line =
+        fmt::format("  measured {} -> {}: {:.3g} GB/s", graph.devices[link.from].name, graph.devices[link.to].name, link.gb_per_second);
+    if (link.latency_us) line += fmt::format(", {:.3g} us", *link.latency_us);
+    if (link.promised_gb_per_second) line += fmt::format(" (promised: {:.3g} GB/s)", *link.promised_gb_per_second);
+    text += printable(std::move(line)) + "\n";
+  }
+  if (links.size() > kShownMax) text += fmt::format("  and {} more measured links\n", links.size() - kShownMax);
+  return text;
+}
+
 std::string to_table(const SiteGraph& graph, const std::vector<Problem>& findings) {
   const bool is_unknown = graph.ngpus() == 0 && graph.is_partial;
   std::string text = printable(fmt::format("{}: {} GPUs, {} NICs, {} CPUs, {} nodes, {} switches{}", graph.title(),
@@ -131,6 +153,7 @@ std::string to_table(const SiteGraph& graph, const std::vector<Problem>& finding
     if (type != "unknown") text += printable(fmt::format("  {} nodes of {}", nodes, type)) + "\n";
   }
   for (const auto& [label, pairs] : topology::count_pairs(graph)) text += printable(fmt::format("  {:<12}{:>6}", label, pairs)) + "\n";
+  text += measured_text(graph);
   for (const Problem& problem : graph.problems) text += line_of(problem);
   for (const Problem& problem : findings) text += line_of(problem);
   return text;
@@ -219,6 +242,15 @@ int write_merged(const TopoOptions& options) {
   return is_written ? kExitOk : kExitFailed;
 }
 
+int ask_site(const AdminQuestion& question) {
+  const auto endpoint = admin_endpoint(question);
+  if (!endpoint) return report_admin_error(endpoint.error());
+  const auto answer = fetch_admin_json(*endpoint, "/api/v1/topology");
+  if (!answer) return report_admin_error(answer.error());
+  put(question.output == "json" ? dump(*answer) : topology_table(*answer));
+  return kExitOk;
+}
+
 CLI::App* add_files_command(CLI::App& topo, const std::string& name, const std::string& help, const std::shared_ptr<TopoOptions>& options,
                             const std::string& output) {
   CLI::App* command = topo.add_subcommand(name, help);
@@ -252,6 +284,9 @@ void add_topo_command(CLI::App& app, int& exit_code) {
       add_files_command(*topo, "diagnose", "Merge the files and say what is wrong with the machines", diagnosed, "table");
   diagnose_command->add_option("--baseline", diagnosed->baseline, "topology file of an earlier state or of the host, to compare with");
   diagnose_command->callback([diagnosed, &exit_code] { exit_code = diagnose(*diagnosed); });
+  auto asked = std::make_shared<AdminQuestion>();
+  add_admin_command(*topo, "site", "What a running gateway's ranks have measured between each other", *asked)
+      ->callback([asked, &exit_code] { exit_code = ask_site(*asked); });
   auto merged = std::make_shared<TopoOptions>();
   add_files_command(*topo, "merge", "One graph out of several files, as a graph file", merged, "json")->callback([merged, &exit_code] {
     exit_code = write_merged(*merged);

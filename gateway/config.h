@@ -130,6 +130,13 @@ struct WanConfig {
   CongestionControl congestion = CongestionControl::kBbr;
 };
 
+// The inside of the own site: what is promised, and measuring it when the ranks come together.
+struct TopologyConfig {
+  std::filesystem::path file;                     // any topology file of the site; empty = none
+  bool probe = true;                              // with two ranks or more
+  std::chrono::milliseconds probe_window{5'000};  // longest that the probe takes
+};
+
 struct StateConfig {
   std::filesystem::path directory;  // journal and spool; made when missing
   std::uint32_t keep_rounds = 64;   // committed updates kept for sites that missed them
@@ -163,6 +170,7 @@ struct GatewayConfig {
   RoundConfig round;
   CompressionConfig compression;
   WanConfig wan;
+  TopologyConfig topology;
   StateConfig state;
   LimitsConfig limits;
   AdminConfig admin;

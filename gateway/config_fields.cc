@@ -148,6 +148,14 @@ void visit_wan(FieldVisitor& v, WanConfig& wan) {
   v.end_section();
 }
 
+void visit_topology(FieldVisitor& v, TopologyConfig& topology) {
+  if (!v.begin_section({"topology", "What joins the training processes of the own site."})) return;
+  v.path({"file", "Topology file of the site, of any kind that `sluice topo` reads: what is promised."}, topology.file);
+  v.boolean({"probe", "Whether the ranks measure what joins them before they train, when there are several."}, topology.probe);
+  v.duration({"probe_window", "Longest that they take; less on fast links."}, topology.probe_window, {milliseconds(100), seconds(10)});
+  v.end_section();
+}
+
 void visit_state(FieldVisitor& v, StateConfig& state) {
   if (!v.begin_section({"state", "What the gateway keeps on disk.", Need::kRequired})) return;
   v.path({"directory", "Journal and spool; made when missing, relative to this file.", Need::kRequired}, state.directory);
@@ -194,6 +202,7 @@ void visit_config(FieldVisitor& v, GatewayConfig& config) {
   visit_round(v, config.round);
   visit_compression(v, config.compression);
   visit_wan(v, config.wan);
+  visit_topology(v, config.topology);
   visit_state(v, config.state);
   visit_limits(v, config.limits);
   visit_admin(v, config.admin);

@@ -44,7 +44,9 @@ class JsonWriter : public FieldVisitor {
     if (value.value > 0.0) at(field) = format_rate(value);
   }
   void name(const Field& field, std::string& value, NameKind) override { at(field) = value; }
-  void path(const Field& field, std::filesystem::path& value) override { at(field) = value.native(); }
+  void path(const Field& field, std::filesystem::path& value) override {
+    if (!value.empty()) at(field) = value.native();
+  }
   void endpoint(const Field& field, Endpoint& value, EndpointUse) override { at(field) = value.to_string(); }
   void optional_endpoint(const Field& field, std::optional<Endpoint>& value, EndpointUse) override {
     if (value) at(field) = value->to_string();

@@ -36,6 +36,7 @@
 #include "gateway/metrics.h"
 #include "gateway/peer_links.h"
 #include "gateway/round_history.h"
+#include "gateway/site_topology.h"
 #include "gateway/status.h"
 #include "gateway/tls_context.h"
 #include "gateway/wan_prober.h"
@@ -49,6 +50,7 @@ struct EngineParts {
   asio::io_context& loop;
   Journal& journal;
   FrameSpool& spool;
+  SiteTopology& topology;
   Metrics& metrics;
   StatusBoard& board;
   std::shared_ptr<const TlsContext> tls;
@@ -87,6 +89,7 @@ class Engine {
   Status admit_agent(AgentSessionId session, const wire::AgentHello& hello);
   void on_group_complete();
   Status take_ready(AgentSessionId session, const wire::AgentReady& ready);
+  Status take_site_probe(AgentSessionId session, const wire::SiteProbe& probe);
   Status take_applied(AgentSessionId session, const wire::RoundApplied& applied);
   void on_agent_frame(AgentSessionId session, FrameRecord frame);
   Status take_own_contribution(AgentSessionId session, const FrameRecord& frame);
@@ -164,6 +167,7 @@ class Engine {
   void mark_changed();
   void publish();
   void update_link_figures();
+  [[nodiscard]] LinkStatus link_status(SiteId peer, const LinkStats& stats) const;
   std::string with_names(const std::string& text) const;
   std::string name(SiteId site) const;
 

@@ -88,6 +88,8 @@ Status Engine::handle_agent_control(AgentSessionId session, const wire::AgentMes
       agents_->send_control(session, reply);
       return {};
     }
+    case wire::AgentMessage::kSiteProbe:
+      return take_site_probe(session, message.site_probe());
     case wire::AgentMessage::kGoodbye:
       on_agent_gone(session, message.goodbye().reason());
       agents_->close(session, "the agent said goodbye");
@@ -118,6 +120,9 @@ wire::AgentMessage Engine::welcome() const {
   const auto longest = config.round.open_grace + config.round.deadline + 2 * config.round.commit_deadline;
   welcome->set_exchange_timeout_us(static_cast<std::uint64_t>(std::chrono::microseconds(longest).count()));
   welcome->set_initial_weight(1.0F / static_cast<float>(sites_));
+  const bool is_probing = config.topology.probe && group_.ranks() > 1;
+  welcome->set_probe_window_us(is_probing ? static_cast<std::uint64_t>(std::chrono::microseconds(config.topology.probe_window).count())
+                                          : 0);
   return message;
 }
 
@@ -184,6 +189,14 @@ Status Engine::take_ready(AgentSessionId session, const wire::AgentReady& ready)
   proposal.base_digest = held->digest;
   proposal.report = site_report(Clock::now());
   feed(sync::LocalReady{std::move(proposal)});
+  return {};
+}
+
+Status Engine::take_site_probe(AgentSessionId session, const wire::SiteProbe& probe) {
+  const AgentRank* member = group_.find(session);
+  if (member == nullptr) return fail(ErrorCode::kAgentRefused, "take site probe", "before hello");
+  SLUICE_CHECK_OK(parts_.topology.take(member->rank, probe));
+  mark_changed();
   return {};
 }
 

@@ -94,8 +94,26 @@ void Engine::update_link_figures() {
   if (parts_.tls) parts_.metrics.set_certificate_expiry(parts_.tls->not_after());
 }
 
+LinkStatus Engine::link_status(SiteId peer, const LinkStats& stats) const {
+  LinkStatus link;
+  link.peer = name(peer);
+  link.is_up = stats.is_up;
+  link.reason = stats.is_up ? "" : stats.last_error;
+  link.sent_bytes = stats.sent_bytes;
+  link.received_bytes = stats.received_bytes;
+  link.raw_bytes = history_.raw_bytes() / std::max<std::uint64_t>(1, sites_ - 1U);
+  link.rtt_seconds_min = to_seconds(stats.rtt_min);
+  link.rtt_seconds_p50 = to_seconds(stats.rtt_p50);
+  link.streams = stats.bulk_streams;
+  fill_link_wan(peer, link);
+  link.reconnects = stats.links_up > 0 ? stats.links_up - 1 : 0;
+  link.resent_frames = stats.frames_resent;
+  return link;
+}
+
 void Engine::publish() {
   update_link_figures();
+  if (parts_.topology.refresh()) parts_.metrics.set_topology(*parts_.topology.status());
   const sync::RoundRecord& record = machine_->record();
   auto snapshot = std::make_shared<StatusSnapshot>();
   snapshot->site = parts_.config.site;
@@ -121,19 +139,7 @@ void Engine::publish() {
       continue;
     }
     const LinkStats stats = links_->stats(peer);
-    LinkStatus link;
-    link.peer = name(peer);
-    link.is_up = stats.is_up;
-    link.reason = stats.is_up ? "" : stats.last_error;
-    link.sent_bytes = stats.sent_bytes;
-    link.received_bytes = stats.received_bytes;
-    link.raw_bytes = history_.raw_bytes() / std::max<std::uint64_t>(1, sites_ - 1U);
-    link.rtt_seconds_min = to_seconds(stats.rtt_min);
-    link.rtt_seconds_p50 = to_seconds(stats.rtt_p50);
-    link.streams = stats.bulk_streams;
-    fill_link_wan(peer, link);
-    link.reconnects = stats.links_up > 0 ? stats.links_up - 1 : 0;
-    link.resent_frames = stats.frames_resent;
+    LinkStatus link = link_status(peer, stats);
     snapshot->wan.sent_bytes += stats.sent_bytes;
     snapshot->wan.received_bytes += stats.received_bytes;
     snapshot->links.push_back(std::move(link));
@@ -155,6 +161,7 @@ void Engine::publish() {
     agent.tokens = member.tokens_total;
     snapshot->agents.push_back(agent);
   }
+  snapshot->topology = parts_.topology.status();
   snapshot->memory_used_bytes = parts_.spool.bytes_in_memory();
   snapshot->memory_budget_bytes = parts_.config.limits.memory.count;
   snapshot->spool_used_bytes = parts_.spool.bytes_on_disk();

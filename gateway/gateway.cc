@@ -16,6 +16,7 @@
 #include "gateway/frame_spool.h"
 #include "gateway/journal.h"
 #include "gateway/metrics.h"
+#include "gateway/site_topology.h"
 #include "gateway/status.h"
 #include "gateway/tls_context.h"
 
@@ -56,10 +57,13 @@ Status run_gateway(const GatewayConfig& config, const GatewayOptions& options) {
   SLUICE_TRY(spool, FrameSpool::open(spool_options));
   for (const std::string& warning : spool->warnings()) log_warning("spool", "{}", warning);
 
+  SLUICE_TRY(auto topology, SiteTopology::open({config.topology.file, config.state.directory, config.agents.ranks, config.topology.probe}));
+
   asio::io_context loop(1);
   Metrics metrics(metrics_options(config, options.version));
+  metrics.set_topology(*topology.status());
   StatusBoard board;
-  Engine engine(EngineParts{config, loop, journal, *spool, metrics, board, std::move(tls), options.version});
+  Engine engine(EngineParts{config, loop, journal, *spool, topology, metrics, board, std::move(tls), options.version});
   SLUICE_CHECK_OK(engine.start());
   AdminOptions admin_options;
   admin_options.host = config.admin.listen.host;

@@ -166,6 +166,20 @@ std::vector<Histogram*> make_phase_series(SeriesMaker& maker) {
   return series;
 }
 
+// Least, median and most.
+using SpreadSeries = std::array<Gauge*, 3>;
+
+SpreadSeries make_spread_series(SeriesMaker& maker, const char* name, const char* help) {
+  auto& family = maker.gauges(name, help);
+  return {&family.Add({{"stat", "min"}}), &family.Add({{"stat", "median"}}), &family.Add({{"stat", "max"}})};
+}
+
+void set_spread(const SpreadSeries& series, const SpreadStatus& spread, double unit) {
+  series[0]->Set(spread.least * unit);
+  series[1]->Set(spread.median * unit);
+  series[2]->Set(spread.most * unit);
+}
+
 std::vector<Histogram*> make_codec_series(SeriesMaker& maker) {
   auto& family = maker.histograms("sluice_codec_duration_seconds", "Time to decode and add, or to encode the sum of, one chunk.");
   std::vector<Histogram*> series;
@@ -213,6 +227,13 @@ struct Metrics::Impl {
   Gauge& solo = maker.gauge("sluice_solo", "1 while this site trains alone, without quorum or store.");
   Counter& raw_bytes = maker.counter("sluice_raw_bytes_total",
                                      "Bytes that this site would have sent with a plain fp32 all-reduce at every step it has trained.");
+  Gauge& probe_pairs = maker.gauge("sluice_site_probe_pairs", "Pairs of this site's ranks that the last probe has measured.");
+  Gauge& probe_duration = maker.gauge("sluice_site_probe_seconds", "Time that the last probe of this site's ranks took.");
+  Gauge& probe_failed = maker.gauge("sluice_site_probe_failed", "1 when the last probe of this site's ranks broke off.");
+  SpreadSeries site_rate = make_spread_series(maker, "sluice_site_bandwidth_bytes_per_second",
+                                              "Measured between this site's ranks, over their pairs; 0 before it is measured.");
+  SpreadSeries site_latency = make_spread_series(maker, "sluice_site_latency_seconds",
+                                                 "One way between this site's ranks, over their pairs; 0 before it is measured.");
   Gauge& agents = maker.gauge("sluice_agents_connected", "Training processes of this site that are connected.");
   Gauge& loss = maker.gauge("sluice_training_loss", "Last training loss that this site's ranks reported, their mean.");
   Counter& tokens = maker.counter("sluice_training_tokens_total", "Tokens or samples that this site's ranks reported.");
@@ -334,6 +355,13 @@ void Metrics::count_contribution_discarded() { impl_->discarded.Increment(); }
 void Metrics::count_announcement() { impl_->announcements.Increment(); }
 void Metrics::set_solo(bool is_solo) { impl_->solo.Set(is_solo ? 1.0 : 0.0); }
 void Metrics::add_raw_bytes(std::uint64_t bytes) { impl_->raw_bytes.Increment(static_cast<double>(bytes)); }
+void Metrics::set_topology(const TopologyStatus& topology) {
+  impl_->probe_pairs.Set(static_cast<double>(topology.pairs));
+  impl_->probe_duration.Set(topology.seconds);
+  impl_->probe_failed.Set(topology.failure.empty() ? 0.0 : 1.0);
+  set_spread(impl_->site_rate, topology.gb_per_second, 1e9);
+  set_spread(impl_->site_latency, topology.latency_us, 1e-6);
+}
 void Metrics::set_agents_connected(std::uint32_t agents) { impl_->agents.Set(agents); }
 void Metrics::set_loss(double loss) { impl_->loss.Set(loss); }
 void Metrics::add_tokens(std::uint64_t tokens) { impl_->tokens.Increment(static_cast<double>(tokens)); }

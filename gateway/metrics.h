@@ -100,6 +100,9 @@ class Metrics {
   void set_solo(bool is_solo);
   void add_raw_bytes(std::uint64_t bytes);  // numerator of the reduction; the sent wire bytes are its denominator
 
+  // ---- the own site ----
+  void set_topology(const TopologyStatus& topology);
+
   // ---- this process ----
   void set_agents_connected(std::uint32_t agents);
   void set_loss(double loss);  // mean of this site's ranks

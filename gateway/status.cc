@@ -96,6 +96,25 @@ json link_to_json(const LinkStatus& link) {
   };
 }
 
+json spread_to_json(const SpreadStatus& spread) {
+  return json{{"min", number(spread.least)}, {"median", number(spread.median)}, {"max", number(spread.most)}};
+}
+
+json topology_summary(const TopologyStatus& topology) {
+  return json{
+      {"probe", topology.probe},
+      {"failure", topology.failure},
+      {"ranks_reported", topology.ranks_reported},
+      {"machines", topology.machines},
+      {"pairs", topology.pairs},
+      {"pairs_planned", topology.pairs_planned},
+      {"seconds", number(topology.seconds)},
+      {"gb_per_second", spread_to_json(topology.gb_per_second)},
+      {"latency_us", spread_to_json(topology.latency_us)},
+      {"earlier_run", topology.is_of_earlier_run},
+  };
+}
+
 json agents_to_json(const std::vector<AgentStatus>& agents) {
   json list = json::array();
   for (const AgentStatus& agent : agents) {
@@ -159,6 +178,22 @@ json wan_to_json(const StatusSnapshot& snapshot) {
               {"probe", {{"running", snapshot.is_probing}, {"text", snapshot.probe}}}};
 }
 
+json topology_to_json(const StatusSnapshot& snapshot) {
+  const TopologyStatus topology = snapshot.topology ? *snapshot.topology : TopologyStatus{};
+  json links = json::array();
+  for (const SiteLinkStatus& link : topology.links) {
+    links.push_back({{"from", link.from},
+                     {"to", link.to},
+                     {"gb_per_second", number(link.gb_per_second)},
+                     {"latency_us", optional_number(link.latency_us)},
+                     {"promised_gb_per_second", optional_number(link.promised_gb_per_second)}});
+  }
+  return json{{"site", snapshot.site},
+              {"topology", topology_summary(topology)},
+              {"links", std::move(links)},
+              {"graph", topology.graph ? json::parse(*topology.graph, nullptr, false) : json(nullptr)}};
+}
+
 json rounds_to_json(const StatusSnapshot& snapshot, std::size_t rounds_max) {
   json list = json::array();
   const std::size_t count = std::min(rounds_max, snapshot.rounds.size());
@@ -193,6 +228,7 @@ json to_json(const StatusSnapshot& snapshot, std::size_t rounds_max) {
         {"reduction", number(snapshot.wan.reduction())}}},
       {"wan_paths", wan_to_json(snapshot)},
       {"agents", agents_to_json(snapshot.agents)},
+      {"topology", topology_summary(snapshot.topology ? *snapshot.topology : TopologyStatus{})},
       {"sites", sites_to_json(snapshot.sites)},
       {"announcements", announcements_to_json(snapshot.announcements)},
       {"memory", {{"used_bytes", snapshot.memory_used_bytes}, {"budget_bytes", snapshot.memory_budget_bytes}}},

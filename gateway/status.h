@@ -137,6 +137,39 @@ struct SiteStatus {
   std::optional<WallTime> certificate_expiry;
 };
 
+// Least, median and most of some measurements; all 0 when there are none.
+struct SpreadStatus {
+  double least = 0.0;
+  double median = 0.0;
+  double most = 0.0;
+};
+
+// A link inside the site that was measured.
+struct SiteLinkStatus {
+  std::string from;  // "rank0", or the name of a machine
+  std::string to;
+  double gb_per_second = 0.0;
+  std::optional<double> latency_us;
+  std::optional<double> promised_gb_per_second;  // by topology.file
+};
+
+// What the ranks have measured between each other. Rates in GB/s (10^9 bytes), latencies one way in microseconds.
+struct TopologyStatus {
+  std::string probe = "off";  // "off", "waiting", "done", "cut" (the window was over), "failed"
+  std::string failure;
+  std::size_t ranks_reported = 0;
+  std::size_t machines = 0;
+  std::size_t pairs = 0;  // of ranks, measured
+  std::size_t pairs_planned = 0;
+  double seconds = 0.0;
+  SpreadStatus gb_per_second;  // between ranks, each direction
+  SpreadStatus latency_us;
+  bool is_of_earlier_run = false;            // from the state directory: nothing was measured since the gateway started
+  std::vector<SiteLinkStatus> links;         // at most kTopologyLinksShownMax
+  std::shared_ptr<const std::string> graph;  // the whole as a graph file (topology/graph_file.h); null when nothing is known
+};
+inline constexpr std::size_t kTopologyLinksShownMax = 4096;
+
 struct Announcement {
   WallTime at{};
   bool is_solo = false;  // this site trains alone from here on
@@ -169,6 +202,7 @@ struct StatusSnapshot {
   std::string probe;                 // the active probe that runs, or how the last one ended; empty when there was none
   bool is_probing = false;
   std::vector<AgentStatus> agents;
+  std::shared_ptr<const TopologyStatus> topology;  // shared between snapshots
   std::vector<SiteStatus> sites;            // in the configuration's order, this one included
   std::vector<Announcement> announcements;  // oldest first
   std::uint64_t memory_used_bytes = 0;      // of frames and sums
@@ -182,10 +216,12 @@ struct StatusSnapshot {
 // The shape of /api/v1/status, described in docs/reference/api.md. At most the last `rounds_max` rounds. Text that is not UTF-8 is
 // repaired, numbers that are not finite become null. Pure.
 nlohmann::json to_json(const StatusSnapshot& snapshot, std::size_t rounds_max = kRoundHistoryMax);
-// Its parts, for /api/v1/links, /api/v1/wan and /api/v1/rounds.
+// Its parts, for /api/v1/links, /api/v1/wan, /api/v1/topology and /api/v1/rounds.
 nlohmann::json links_to_json(const StatusSnapshot& snapshot);
 // {"site", "paths", "probe"}: /api/v1/wan.
 nlohmann::json wan_to_json(const StatusSnapshot& snapshot);
+// {"site", "topology", "links", "graph"}: /api/v1/topology.
+nlohmann::json topology_to_json(const StatusSnapshot& snapshot);
 nlohmann::json rounds_to_json(const StatusSnapshot& snapshot, std::size_t rounds_max = kRoundHistoryMax);
 // As one line of text, whatever bytes the strings hold.
 std::string dump_json(const nlohmann::json& document);

@@ -109,6 +109,22 @@ std::string agents_table(const json& agents) {
   return format_table({"RANK", "AGENT", "ROUND", "LOSS", "TOKENS"}, rows);
 }
 
+// "probe done: 6 of 6 pairs of ranks in 0.2 s, 1.9 to 2.4 GB/s, 21 us"; nothing when there is none to speak of.
+std::string probe_line(const json& topology) {
+  const json probe = find(topology, {"probe"});
+  const bool is_earlier = find(topology, {"earlier_run"}) == json(true);
+  if (!probe.is_string() || (probe == "off" && !is_earlier)) return {};
+  std::string line = fmt::format("probe {}: {} of {} pairs of ranks in {}, {} to {} GB/s, {} us", clean(text_of(probe)),
+                                 text_of(find(topology, {"pairs"})), text_of(find(topology, {"pairs_planned"})),
+                                 formatted(find(topology, {"seconds"}), human_seconds), text_of(find(topology, {"gb_per_second", "min"})),
+                                 text_of(find(topology, {"gb_per_second", "max"})), text_of(find(topology, {"latency_us", "median"})));
+  if (is_earlier)
+    line = fmt::format("probe of an earlier run: {} pairs of ranks, {} to {} GB/s", text_of(find(topology, {"pairs"})),
+                       text_of(find(topology, {"gb_per_second", "min"})), text_of(find(topology, {"gb_per_second", "max"})));
+  const std::string failure = text_of(find(topology, {"failure"}));
+  return failure == kAbsent ? line + "\n" : fmt::format("{}: {}\n", line, clean(failure));
+}
+
 std::string last_announcement(const json& announcements) {
   if (!announcements.is_array() || announcements.empty()) return {};
   const json& last = announcements.back();
@@ -157,6 +173,7 @@ std::string status_table(const json& status) {
   const auto reduction = number_of(find(status, {"wan", "reduction"}));
   result += reduction && *reduction > 0.0 ? fmt::format(", {:.0f} times less than fp32 data parallel\n", *reduction) : std::string("\n");
   result += fmt::format("memory {}, spool {}\n", of_budget(find(status, {"memory"})), of_budget(find(status, {"spool"})));
+  result += probe_line(find(status, {"topology"}));
   result += last_announcement(find(status, {"announcements"}));
   const json sites = find(status, {"sites"});
   if (sites.is_array() && !sites.empty()) result += "\n" + sites_table(sites);
@@ -203,6 +220,18 @@ std::string wan_table(const json& wan) {
                     measured(find(path, {"confidence"}), plain), formatted(find(path, {"age_seconds"}), human_seconds)});
   }
   return format_table({"FROM", "TO", "LOW", "MEDIAN", "RTT", "RTT95", "JITTER", "LOSS", "METHOD", "CONFIDENCE", "AGE"}, rows);
+}
+
+std::string topology_table(const json& topology) {
+  std::vector<Row> rows;
+  const auto gb = [](double value) { return fmt::format("{:.3g}", value); };
+  for (const json& link : list_of(topology, "links")) {
+    rows.push_back({text_of(find(link, {"from"})), text_of(find(link, {"to"})), formatted(find(link, {"gb_per_second"}), gb),
+                    formatted(find(link, {"latency_us"}), gb), formatted(find(link, {"promised_gb_per_second"}), gb)});
+  }
+  const std::string line = probe_line(find(topology, {"topology"}));
+  if (rows.empty()) return line.empty() ? "nothing is measured: one rank, or topology.probe is off\n" : line;
+  return line + format_table({"FROM", "TO", "GB/S", "US", "PROMISED"}, rows);
 }
 
 }  // namespace sluice::gateway

@@ -14,11 +14,12 @@ namespace sluice::gateway {
 // REQUIRES: every row has as many cells as `heads`.
 std::string format_table(const std::vector<std::string>& heads, const std::vector<std::vector<std::string>>& rows);
 
-// The answers of /api/v1/status, /api/v1/links, /api/v1/rounds and /api/v1/wan, or the bare lists in them.
+// The answers of /api/v1/status, /api/v1/links, /api/v1/rounds, /api/v1/wan and /api/v1/topology, or the bare lists in them.
 std::string status_table(const nlohmann::json& status);
 std::string links_table(const nlohmann::json& links);
 std::string rounds_table(const nlohmann::json& rounds);
 std::string wan_table(const nlohmann::json& wan);
+std::string topology_table(const nlohmann::json& topology);
 
 // "1.5 GiB", "12.3 MiB", "900 B".
 std::string human_bytes(double bytes);

@@ -21,10 +21,13 @@ std::uint64_t make_boot_id() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-std::string listen_address(const AgentOptions& options, bool is_local) {
-  if (!options.listen.empty() || is_local) return options.listen;
+std::string machine_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? std::string(name) : std::string();
+}
+
+std::string listen_address(const AgentOptions& options, bool is_local) {
+  return !options.listen.empty() || is_local ? options.listen : machine_name();
 }
 
 }  // namespace
@@ -111,8 +114,8 @@ class Agent::Impl {
                                                                  [this](const Error& error) { status_.report(error); }});
     session_ = std::make_unique<Session>(std::move(state_), *link_, status_);
     if (options_.ranks > 1) start_former();
-    Boundary::Parts parts{&*manifest_,   &table_,  session_.get(), link_.get(),    &inbox_,
-                          former_.get(), &status_, options_.rank,  options_.ranks, options_.group_timeout};
+    Boundary::Parts parts{&*manifest_,   &table_,        session_.get(),         link_.get(),   &inbox_, former_.get(), &status_,
+                          options_.rank, options_.ranks, options_.group_timeout, machine_name()};
     boundary_ = std::make_unique<Boundary>(parts);
     link_->start();
     {

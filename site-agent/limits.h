@@ -33,6 +33,19 @@ inline constexpr int kHeartbeatsMissedMax = 3;
 inline constexpr std::chrono::milliseconds kGoodbyeTimeout{500};
 // A boundary at which the ranks have to form their group again waits this long for the others; the next boundary tries again.
 inline constexpr std::chrono::seconds kRegroupTimeout{10};
+// A group that broke without a rank having left is asked for again after this long: news of a rank that died comes within milliseconds.
+inline constexpr std::chrono::seconds kRegroupGrace{1};
+// Whatever the gateway asks for.
+inline constexpr std::chrono::seconds kProbeWindowMax{10};
+// Rounds of pairs in a probe of the site: a few milliseconds each on links that are fast.
+inline constexpr std::size_t kProbeRoundsMax = 2000;
+// Of the window, what one pair may take. The least is for sites whose pairs are many.
+inline constexpr std::chrono::milliseconds kProbePairTimeMin{10};
+inline constexpr std::chrono::milliseconds kProbePairTimeMax{1000};
+// A pair needs some fifty: echoes, ramps and transfers of two directions.
+inline constexpr int kProbeCommandsMax = 200;
+// Probes of a site that broke its group before the ranks train without one.
+inline constexpr int kProbeFailuresMax = 2;
 // Longest that a step waits for a round when the gateway has stated nothing sensible.
 inline constexpr std::chrono::seconds kExchangeTimeoutDefault{120};
 

@@ -2,7 +2,8 @@
 
 // Collective operations among the ranks of one site, over whatever the site has inside: gloo/ (CPU, TCP) or nccl/ (GPU).
 //
-// All ranks make the same calls in the same order with the same sizes, each from one thread at a time. Every call has a timeout; when it
+// All ranks make the same calls in the same order with the same sizes, each from one thread at a time; only exchange() is between two of
+// them. Every call has a timeout; when it
 // fails (a rank died, the timeout passed) the group is broken: every later call fails at once, the other ranks' calls end with an error
 // too, and a new group has to be formed. Results are the same bits at every rank: sums are added in the order of the ranks.
 // Sizes are counts of values. Errors: kGroupBroken with the rank or the cause.
@@ -44,6 +45,10 @@ class Collectives {
   virtual Status broadcast(std::span<float> values, RankId root, Duration timeout) = 0;
   virtual Status broadcast_bytes(std::span<std::uint8_t> bytes, RankId root, Duration timeout) = 0;
   virtual Status barrier(Duration timeout) = 0;
+  // Sends `out` to the peer and receives `in` from it; the other ranks neither take part nor wait. Both ranks of the pair make the same
+  // calls in the same order, and what one sends is as long as what the other receives; either may be nothing. REQUIRES: peer is another
+  // rank of the group.
+  virtual Status exchange(RankId peer, ByteSpan out, std::span<std::uint8_t> in, Duration timeout) = 0;
 };
 
 // Where the ranks of a group find each other: in memory for tests, through the gateway in the agent. Called from any thread.

@@ -12,7 +12,7 @@
 namespace sluice::topology {
 namespace {
 
-constexpr std::array<std::string_view, 8> kKindNames = {"node", "cpu", "pci", "nvswitch", "gpu", "nic", "switch", "group"};
+constexpr std::array<std::string_view, 9> kKindNames = {"node", "cpu", "pci", "nvswitch", "gpu", "nic", "switch", "group", "rank"};
 constexpr std::array<std::string_view, 3> kSeverityNames = {"info", "warning", "error"};
 
 template <typename Enum, std::size_t kCount>

@@ -23,6 +23,7 @@ enum class DeviceKind : std::uint8_t {
   kNic,
   kSwitch,  // of the network between nodes
   kGroup,   // nodes that belong together without a switch being named: block, ring, torus, NVLink domain
+  kRank,    // a training process, where a probe has measured between them
 };
 std::string_view device_kind_name(DeviceKind kind);
 std::optional<DeviceKind> parse_device_kind(std::string_view name);

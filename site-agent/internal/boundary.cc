@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "compression/sketch.h"
+#include "site-agent/internal/site_prober.h"
 #include "site-agent/limits.h"
 
 namespace sluice::site_agent {
@@ -37,8 +38,40 @@ Boundary::Boundary(Parts parts) : parts_(parts), chunk_(std::min<std::uint64_t>(
 
 bool Boundary::have_group() {
   if (group_ && !group_->is_broken()) return true;
+  if (group_ && !broken_since_) broken_since_ = Clock::now();
   group_ = parts_.former->take();
+  if (group_) broken_since_.reset();
   return group_ != nullptr;
+}
+
+// A call that took too long breaks the group although every rank is still connected: the gateway forms another one only when it sees a
+// rank come.
+void Boundary::regroup_when_lost() {
+  const bool is_lost = parts_.ranks > 1 && broken_since_ && Clock::now() - *broken_since_ > kRegroupGrace;
+  if (!is_lost || !parts_.session->is_group_complete() || !parts_.former->is_idle()) return;
+  broken_since_ = Clock::now();
+  parts_.link->drop_current("the site's group broke: asking for another one");
+}
+
+// What this rank asks for: the window of a probe, or 0.
+std::int64_t Boundary::probe_window_us() const {
+  const Session& session = *parts_.session;
+  if (has_probed_ || probe_failures_ >= kProbeFailuresMax || !session.is_connected()) return 0;
+  const Duration window = std::min<Duration>(session.welcome()->probe_window, kProbeWindowMax);
+  return std::chrono::duration_cast<std::chrono::microseconds>(window).count();
+}
+
+// Whether the group is still whole.
+bool Boundary::probe(Duration window) {
+  const SiteProbe result = probe_site(*group_, parts_.machine, window);
+  if (result.failure) {
+    ++probe_failures_;
+    parts_.status->report(*result.failure);
+  } else {
+    has_probed_ = true;
+  }
+  parts_.link->send(parts_.session->connection(), make_site_probe(result));
+  return !result.failure;
 }
 
 Boundary::Agreement Boundary::agree(bool is_beginning, std::uint64_t steps, Duration timeout) {
@@ -47,23 +80,26 @@ Boundary::Agreement Boundary::agree(bool is_beginning, std::uint64_t steps, Dura
   const bool is_in_sync = !session.is_catching_up() && session.state().round_min() == session.state().round_max();
   const bool may_pause =
       is_present && session.is_solo_announced() && session.welcome()->solo_steps_max > 0 && steps >= session.welcome()->solo_steps_max;
-  std::array<std::int64_t, 5> least = {
+  std::array<std::int64_t, 6> least = {
       is_present && is_in_sync && !session.is_solo_announced() ? 1 : 0,
       static_cast<std::int64_t>(session.state().round_min()),
       -static_cast<std::int64_t>(session.state().round_max()),
       session.tensors_stale() ? 0 : 1,
       may_pause && is_in_sync ? 1 : 0,
+      probe_window_us(),
   };
   Agreement result;
   if (parts_.ranks > 1) {
     const TimePoint begin = Clock::now();
-    const std::array<std::int64_t, 5> own = least;
+    const std::array<std::int64_t, 6> own = least;
     for (int attempt = 0; attempt < kAgreementAttemptsMax && !result.is_valid && have_group(); ++attempt) {
       least = own;
       const Status status = group_->all_reduce(std::span<std::int64_t>(least), sync::ReduceOp::kMin, timeout);
       result.is_valid = status.has_value();
       if (!status) parts_.status->report(status.error());
     }
+    // All ranks of a group that is new have asked for it: a rank that has probed before has said no.
+    if (result.is_valid && least[5] > 0) result.is_valid = probe(std::chrono::microseconds(least[5]));
     parts_.status->update([&](AgentStatistics& statistics) { statistics.group_time += Clock::now() - begin; });
     if (!result.is_valid) return result;
   }
@@ -385,6 +421,7 @@ TimePoint Boundary::exchange_deadline() const {
 StepResult Boundary::run(Progress& progress) {
   Session& session = *parts_.session;
   handle_waiting();
+  regroup_when_lost();
   const Agreement at = agree(false, progress.steps, parts_.group_timeout);
   if (!at.is_valid && session.is_connected()) return go_solo("not all ranks of the site are connected");
   if (!at.is_valid) return go_solo("no gateway: " + session.lost_reason());

@@ -7,6 +7,7 @@
 // All ranks decide alike because each decision is made from one vector that is reduced (min) over the ranks.
 
 #include <optional>
+#include <string>
 
 #include "compression/sketch.h"
 #include "site-agent/internal/group_former.h"
@@ -36,6 +37,7 @@ class Boundary {
     RankId rank;
     std::uint32_t ranks = 1;
     Duration group_timeout{};
+    std::string machine;  // name of what the rank runs on
   };
   explicit Boundary(Parts parts);
 
@@ -56,6 +58,9 @@ class Boundary {
   Agreement agree(bool is_beginning, std::uint64_t steps, Duration timeout);
   bool agree_all(bool condition);
   bool have_group();
+  void regroup_when_lost();
+  [[nodiscard]] std::int64_t probe_window_us() const;
+  bool probe(Duration window);
   template <typename Visit>
   bool for_each_layer(Visit&& visit);
   bool refresh_tensors();
@@ -81,6 +86,9 @@ class Boundary {
 
   Parts parts_;
   std::unique_ptr<sync::Collectives> group_;
+  std::optional<TimePoint> broken_since_;  // no group, and it was not for lack of one being formed
+  bool has_probed_ = false;                // of the site, once and for all
+  int probe_failures_ = 0;
   std::vector<float> mean_;            // of the ranks' parameters, for the shard; several ranks only
   std::vector<float> chunk_;           // one chunk of values
   std::optional<EarlyWriter> writer_;  // one rank only

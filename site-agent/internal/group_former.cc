@@ -31,6 +31,11 @@ std::unique_ptr<sync::Collectives> GroupFormer::take() {
   return std::move(formed_);
 }
 
+bool GroupFormer::is_idle() {
+  const std::lock_guard lock(mutex_);
+  return !formed_ && !is_forming_ && wanted_ == tried_;
+}
+
 bool GroupFormer::wait(TimePoint deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline, [&] { return formed_ != nullptr; });
@@ -42,6 +47,7 @@ void GroupFormer::run() {
     changed_.wait(lock, [&] { return is_stopping_ || wanted_ != tried_; });
     if (is_stopping_) return;
     const std::uint64_t generation = tried_ = wanted_;
+    is_forming_ = true;
     lock.unlock();
     sync::GlooOptions options;
     options.rank = config_.rank;
@@ -53,6 +59,7 @@ void GroupFormer::run() {
     (is_interface ? options.interface : options.address) = config_.listen;
     auto group = sync::form_gloo_group(store_, options);
     lock.lock();
+    is_forming_ = false;
     if (is_stopping_ || wanted_ != generation) continue;
     if (group) {
       formed_ = std::move(*group);

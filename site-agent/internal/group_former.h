@@ -32,6 +32,8 @@ class GroupFormer {
   void form(std::uint64_t generation);
   // The newest group, once.
   std::unique_ptr<sync::Collectives> take();
+  // Whether there is nothing to be taken and nothing being formed.
+  bool is_idle();
   // Whether a group is there to be taken, waiting until the deadline.
   bool wait(TimePoint deadline);
 
@@ -45,6 +47,7 @@ class GroupFormer {
   std::condition_variable changed_;
   std::uint64_t wanted_ = 0;
   std::uint64_t tried_ = 0;
+  bool is_forming_ = false;
   std::unique_ptr<sync::Collectives> formed_;
   bool is_stopping_ = false;
   std::thread thread_;

@@ -48,6 +48,7 @@ Result<GatewayMessage> convert(const wire::AgentWelcome& from) {
   to.has_error_feedback = from.error_feedback();
   to.exchange_timeout = from_us(from.exchange_timeout_us());
   to.initial_weight = from.initial_weight();
+  to.probe_window = from_us(from.probe_window_us());
   return GatewayMessage(std::move(to));
 }
 
@@ -171,6 +172,25 @@ ByteVector make_round_applied(std::uint64_t round, std::span<const Digest> chunk
   wire::AgentMessage message;
   message.mutable_round_applied()->set_round(round);
   for (const Digest& digest : chunk_digests) message.mutable_round_applied()->add_chunk_digests(to_wire(digest));
+  return make_record(message);
+}
+
+ByteVector make_site_probe(const SiteProbe& probe) {
+  wire::AgentMessage message;
+  wire::SiteProbe& to = *message.mutable_site_probe();
+  to.set_machine(probe.report.machine);
+  to.set_elapsed_us(to_us(probe.elapsed));
+  to.set_pairs_planned(static_cast<std::uint32_t>(probe.pairs_planned));
+  to.set_is_cut(probe.is_cut);
+  if (probe.failure) to.set_failure(probe.failure->to_string());
+  for (const topology::ProbedPair& pair : probe.report.pairs) {
+    wire::ProbedPair& entry = *to.add_pairs();
+    entry.set_peer(pair.follower.value);
+    entry.set_forward_gb_per_second(pair.forward_gb_per_second.value_or(0.0));
+    entry.set_backward_gb_per_second(pair.backward_gb_per_second.value_or(0.0));
+    entry.set_latency_us(pair.latency_us.value_or(0.0));
+    entry.set_steady(pair.is_steady);
+  }
   return make_record(message);
 }
 

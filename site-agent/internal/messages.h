@@ -4,6 +4,7 @@
 // Pure functions and value types, any thread. Protobuf does not leave messages.cc.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "proto/record.h"
 #include "sync/manifest.h"
 #include "sync/outer_optimizer.h"
+#include "topology/site_probe.h"
 
 namespace sluice::site_agent {
 
@@ -30,6 +32,7 @@ struct Welcome {
   bool has_error_feedback = true;
   Duration exchange_timeout{};
   float initial_weight = 1.0F;
+  Duration probe_window{};  // 0: the ranks do not probe
 };
 struct Reject { std::uint32_t error_code = 0; std::string detail; };
 struct GroupFormed { std::uint64_t generation = 0; };
@@ -83,12 +86,22 @@ struct Ready {
   std::uint64_t inner_steps = 0;
 };
 
+// How the probe of the site ended for this rank.
+struct SiteProbe {
+  topology::ProbeReport report;
+  std::size_t pairs_planned = 0;  // of the whole site
+  Duration elapsed{};
+  bool is_cut = false;  // the window was over before all pairs were measured
+  std::optional<Error> failure;
+};
+
 // Whole records, header included, ready to be written.
 ByteVector make_hello(const Hello& hello, const sync::Manifest& manifest);
 ByteVector make_key_set(const std::string& key, ByteSpan value);
 ByteVector make_key_wait(std::uint64_t request_id, const std::string& key, Duration timeout);
 ByteVector make_ready(const Ready& ready);
 ByteVector make_round_applied(std::uint64_t round, std::span<const Digest> chunk_digests);
+ByteVector make_site_probe(const SiteProbe& probe);
 ByteVector make_goodbye(const std::string& reason);
 ByteVector make_heartbeat(const Heartbeat& heartbeat);
 // `frame` is one encoded frame.

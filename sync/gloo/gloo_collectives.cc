@@ -24,6 +24,7 @@ using UnboundBuffer = gloo::transport::UnboundBuffer;
 
 // Gloo's own algorithms use the lower prefixes in the top byte.
 constexpr std::uint64_t kSlotPrefix = std::uint64_t{0x5a} << 56;
+constexpr std::uint64_t kPairSlotPrefix = std::uint64_t{0x5b} << 56;  // of exchanges, counted for each pair
 // Below this size all ranks send everything to everybody: one hop instead of two.
 constexpr std::size_t kSmallValues = 2048;
 
@@ -84,7 +85,7 @@ void divide_for_mean(std::span<float> values, std::uint32_t ranks, ReduceOp op) 
 class GlooCollectives final : public Collectives {
  public:
   GlooCollectives(std::shared_ptr<gloo::rendezvous::Context> context, const GlooOptions& options)
-      : context_(std::move(context)), rank_(options.rank), ranks_(options.ranks) {}
+      : context_(std::move(context)), rank_(options.rank), ranks_(options.ranks), pair_slots_(options.ranks, kPairSlotPrefix) {}
   ~GlooCollectives() override { close(); }
   GlooCollectives(const GlooCollectives&) = delete;
   GlooCollectives& operator=(const GlooCollectives&) = delete;
@@ -173,6 +174,19 @@ class GlooCollectives final : public Collectives {
     return all_reduce(std::span<std::int64_t>(&one, 1), ReduceOp::kSum, timeout);
   }
 
+  Status exchange(RankId peer, ByteSpan out, std::span<std::uint8_t> in, Duration timeout) override {
+    SLUICE_ASSERT(peer != rank_ && peer.value < ranks_, "rank {} of {} exchanges with {}", rank_, ranks_, peer);
+    const std::uint64_t slot = ++pair_slots_[peer.value];
+    return run("exchange", timeout, [&](TimePoint deadline) {
+      auto source = context_->createUnboundBuffer(const_cast<std::uint8_t*>(out.data()), out.size());
+      auto target = context_->createUnboundBuffer(in.data(), in.size());
+      Pending pending{source.get(), target.get()};
+      pending.receive(peer.value, slot, 0, in.size());
+      pending.send(peer.value, slot, 0, out.size());
+      pending.wait(deadline);
+    });
+  }
+
  private:
   // Operations under way on one pair of buffers. Empty pieces are skipped on both sides.
   struct Pending {
@@ -256,11 +270,17 @@ class GlooCollectives final : public Collectives {
     });
   }
 
-  // Runs one operation under its own slot; an exception breaks the group for good.
+  // Runs one operation of all ranks under its own slot.
   template <typename Operation>
   Status guarded(const char* name, Duration timeout, Operation&& operation) {
-    if (is_broken_) return fail(ErrorCode::kGroupBroken, name, "the group was broken before");
     ++slot_;
+    return run(name, timeout, std::forward<Operation>(operation));
+  }
+
+  // An exception breaks the group for good.
+  template <typename Operation>
+  Status run(const char* name, Duration timeout, Operation&& operation) {
+    if (is_broken_) return fail(ErrorCode::kGroupBroken, name, "the group was broken before");
     if (ranks_ == 1) return {};
     try {
       operation(Clock::now() + timeout);
@@ -287,6 +307,7 @@ class GlooCollectives final : public Collectives {
   RankId rank_;
   std::uint32_t ranks_;
   std::uint64_t slot_ = kSlotPrefix;
+  std::vector<std::uint64_t> pair_slots_;  // by peer
   bool is_broken_ = false;
 };
 

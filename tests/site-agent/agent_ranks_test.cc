@@ -71,6 +71,11 @@ class EchoSite {
     const std::lock_guard lock(mutex_);
     return updates_;
   }
+  // What the ranks said of their probe.
+  std::map<std::uint32_t, wire::SiteProbe> probes() {
+    const std::lock_guard lock(mutex_);
+    return probes_;
+  }
   std::map<std::uint32_t, std::string> digests() {
     const std::lock_guard lock(mutex_);
     return digests_;
@@ -106,6 +111,8 @@ class EchoSite {
       ready_ = 0;
       updates_.clear();
       to_all(test::opened(round_ + 1, 0, 0.0F));
+    } else if (message.has_site_probe()) {
+      probes_[rank] = message.site_probe();
     } else if (message.has_round_applied()) {
       for (int index = 0; index < message.round_applied().chunk_digests_size(); ++index) {
         digests_[rank] += message.round_applied().chunk_digests(index);
@@ -155,6 +162,7 @@ class EchoSite {
   std::vector<std::pair<std::uint32_t, wire::KeyWait>> waits_;
   std::vector<test::FakeFrame> updates_;
   std::map<std::uint32_t, std::string> digests_;
+  std::map<std::uint32_t, wire::SiteProbe> probes_;
   std::uint64_t generation_ = 0;
   std::uint64_t round_ = 0;
   std::uint32_t chunks_ = 0;
@@ -162,13 +170,15 @@ class EchoSite {
 };
 
 struct Rank {
-  Rank(const FakeGateway& gateway, std::uint32_t rank, std::uint32_t ranks, std::size_t values) : tensor(values) {
+  Rank(const FakeGateway& gateway, std::uint32_t rank, std::uint32_t ranks, std::size_t values,
+       Duration group_timeout = std::chrono::seconds(20))
+      : tensor(values) {
     std::iota(tensor.begin(), tensor.end(), 0.0F);
     AgentOptions options;
     options.gateway = gateway.address();
     options.rank = RankId(rank);
     options.ranks = ranks;
-    options.group_timeout = std::chrono::seconds(20);
+    options.group_timeout = group_timeout;
     options.start_timeout = std::chrono::seconds(20);
     agent = std::move(*Agent::create(options));
     EXPECT_TRUE(agent->add_tensor("weight", compression::ElementType::kFloat32, {values}, tensor.data()));
@@ -266,6 +276,71 @@ TEST(AgentGroup, DeathOfARankHoldsNobodyUpAndItsReplacementGetsTheParameters) {
   auto next = first.step();
   EXPECT_EQ(second->step().get(), StepOutcome::kCommitted);
   EXPECT_EQ(next.get(), StepOutcome::kCommitted);
+}
+
+// The last rank to be done has sent its report before its start() returns; the gateway's thread may read it a little later.
+std::map<std::uint32_t, wire::SiteProbe> wait_for_probes(EchoSite& site, std::size_t ranks) {
+  const TimePoint limit = Clock::now() + std::chrono::seconds(20);
+  while (site.probes().size() < ranks && Clock::now() < limit) std::this_thread::yield();
+  return site.probes();
+}
+
+TEST(AgentGroup, RanksMeasureWhatJoinsThemOnceBeforeTheyTrain) {
+  FakeGateway gateway;
+  gateway.welcome.set_probe_window_us(5'000'000);
+  EchoSite site(gateway, 3);
+  std::vector<std::unique_ptr<Rank>> all;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) all.push_back(std::make_unique<Rank>(gateway, rank, 3, 1000));
+  std::vector<std::future<void>> started;
+  for (auto& rank : all) started.push_back(rank->start());
+  site.admit(3);
+  for (auto& done : started) done.get();
+  const auto probes = wait_for_probes(site, 3);
+  ASSERT_EQ(probes.size(), 3U);
+  int pairs = 0;
+  for (const auto& [rank, probe] : probes) {
+    EXPECT_EQ(probe.failure(), "");
+    EXPECT_EQ(probe.pairs_planned(), 3U);
+    EXPECT_EQ(probe.machine(), probes.at(0).machine());
+    for (const wire::ProbedPair& pair : probe.pairs()) {
+      ++pairs;
+      EXPECT_GT(pair.peer(), rank);
+      EXPECT_GT(pair.forward_gb_per_second(), 0.001);
+      EXPECT_GT(pair.backward_gb_per_second(), 0.001);
+      EXPECT_GT(pair.latency_us(), 0.0);
+    }
+  }
+  EXPECT_EQ(pairs, 3);
+  std::vector<std::future<StepOutcome>> steps;
+  for (auto& rank : all) steps.push_back(rank->step());
+  for (auto& outcome : steps) EXPECT_EQ(outcome.get(), StepOutcome::kCommitted);
+}
+
+TEST(AgentGroup, ARankThatIsOnlyLateBreaksTheGroupAndAnotherOneIsFormed) {
+  FakeGateway gateway;
+  EchoSite site(gateway, 2);
+  Rank first(gateway, 0, 2, kChunkValues + 10, std::chrono::milliseconds(300));
+  Rank second(gateway, 1, 2, kChunkValues + 10, std::chrono::milliseconds(300));
+  {
+    auto one = first.start();
+    auto two = second.start();
+    site.admit(2);
+    one.get();
+    two.get();
+  }
+  EXPECT_EQ(first.step().get(), StepOutcome::kSolo);  // the second is at work elsewhere
+  // Nobody has left: the first to see that asks the gateway for another group by coming again.
+  std::future<void> admitted = std::async(std::launch::async, [&] { site.admit(1); });
+  StepOutcome outcome = StepOutcome::kSolo;
+  const TimePoint limit = Clock::now() + std::chrono::seconds(15);
+  while (outcome != StepOutcome::kCommitted && Clock::now() < limit) {
+    auto other = second.step();
+    outcome = first.step().get();
+    other.get();
+  }
+  EXPECT_EQ(outcome, StepOutcome::kCommitted);
+  admitted.get();
+  EXPECT_EQ(first.tensor, second.tensor);
 }
 
 TEST(AgentGroup, NonFiniteValueOfOneRankWithholdsTheSitesContribution) {

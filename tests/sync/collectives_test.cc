@@ -220,6 +220,40 @@ TEST(Collectives, BroadcastBarrierAndAgreement) {
   });
 }
 
+TEST(Collectives, TwoRanksExchangeWhileOthersDoNot) {
+  run_ranks(3, [](KeyValueStore& store, RankId rank, std::uint32_t count) {
+    const auto group = form(store, rank, count);
+    if (rank.value != 1) {
+      const RankId peer(2 - rank.value);
+      for (const std::size_t size : {std::size_t{1}, std::size_t{0}, std::size_t{3'000'000}}) {
+        const ByteVector out(size, static_cast<std::uint8_t>(rank.value + 1));
+        ByteVector in(size);
+        CHILD_CHECK(group->exchange(peer, out, in, 20s));
+        CHILD_CHECK(in == ByteVector(size, static_cast<std::uint8_t>(peer.value + 1)));
+      }
+      ByteVector word(8, 7);  // one way
+      const ByteSpan out = rank.value == 0 ? ByteSpan(word) : ByteSpan();
+      CHILD_CHECK(group->exchange(peer, out, rank.value == 0 ? std::span<std::uint8_t>() : std::span<std::uint8_t>(word), 20s));
+    }
+    CHILD_CHECK(group->barrier(20s));  // whoever was in no exchange is still in step
+  });
+}
+
+TEST(Collectives, AnExchangeWithARankThatStaysAwayTimesOut) {
+  run_ranks(2, [](KeyValueStore& store, RankId rank, std::uint32_t count) {
+    const auto group = form(store, rank, count);
+    if (rank.value == 1) {
+      CHILD_CHECK(store.wait("the other has given up", 20s));
+      return;
+    }
+    ByteVector in(8);
+    const Status status = group->exchange(RankId(1), {}, in, 200ms);
+    CHILD_CHECK(!status && status.error().code == ErrorCode::kGroupBroken);
+    CHILD_CHECK(group->is_broken());
+    CHILD_CHECK(store.set("the other has given up", {}));
+  });
+}
+
 TEST(Collectives, DeathOfARankEndsTheCallsOfTheOthers) {
   run_ranks(3, [](KeyValueStore& store, RankId rank, std::uint32_t count) {
     const auto group = form(store, rank, count);
