@@ -11,6 +11,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <numeric>
 
@@ -27,6 +28,33 @@ constexpr std::uint64_t kSlotPrefix = std::uint64_t{0x5a} << 56;
 constexpr std::uint64_t kPairSlotPrefix = std::uint64_t{0x5b} << 56;  // of exchanges, counted for each pair
 // Below this size all ranks send everything to everybody: one hop instead of two.
 constexpr std::size_t kSmallValues = 2048;
+
+// Gloo writes to connections whose other end may be gone, which raises SIGPIPE in the thread that writes: a rank's death must not kill the
+// others' training processes, whatever their handling of signals. Threads that Gloo starts meanwhile inherit the block.
+class NoBrokenPipes {
+ public:
+  NoBrokenPipes() {
+    sigemptyset(&broken_pipe_);
+    sigaddset(&broken_pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+  }
+  ~NoBrokenPipes() {
+    if (sigismember(&before_, SIGPIPE) == 1) return;
+    const timespec at_once{};
+    if (!was_pending_) sigtimedwait(&broken_pipe_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoBrokenPipes(const NoBrokenPipes&) = delete;
+  NoBrokenPipes& operator=(const NoBrokenPipes&) = delete;
+
+ private:
+  sigset_t broken_pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
 
 class StoreAdapter final : public gloo::rendezvous::Store {
  public:
@@ -282,6 +310,7 @@ class GlooCollectives final : public Collectives {
   Status run(const char* name, Duration timeout, Operation&& operation) {
     if (is_broken_) return fail(ErrorCode::kGroupBroken, name, "the group was broken before");
     if (ranks_ == 1) return {};
+    const NoBrokenPipes guard;
     try {
       operation(Clock::now() + timeout);
       return {};
@@ -296,6 +325,7 @@ class GlooCollectives final : public Collectives {
     if (is_broken_) return;
     is_broken_ = true;
     if (ranks_ == 1) return;
+    const NoBrokenPipes guard;
     try {
       context_->closeConnections();
     } catch (const std::exception&) {
@@ -316,6 +346,7 @@ class GlooCollectives final : public Collectives {
 Result<std::unique_ptr<Collectives>> form_gloo_group(KeyValueStore& store, const GlooOptions& options) {
   SLUICE_ASSERT(options.rank.value < options.ranks, "rank {} of {}", options.rank.value, options.ranks);
   if (options.ranks == 1) return std::make_unique<GlooCollectives>(nullptr, options);
+  const NoBrokenPipes guard;
   try {
     gloo::transport::tcp::attr attributes;
     attributes.iface = options.interface;

@@ -319,8 +319,8 @@ TEST(AgentGroup, RanksMeasureWhatJoinsThemOnceBeforeTheyTrain) {
 TEST(AgentGroup, ARankThatIsOnlyLateBreaksTheGroupAndAnotherOneIsFormed) {
   FakeGateway gateway;
   EchoSite site(gateway, 2);
-  Rank first(gateway, 0, 2, kChunkValues + 10, std::chrono::milliseconds(300));
-  Rank second(gateway, 1, 2, kChunkValues + 10, std::chrono::milliseconds(300));
+  Rank first(gateway, 0, 2, kChunkValues + 10, std::chrono::seconds(2));
+  Rank second(gateway, 1, 2, kChunkValues + 10, std::chrono::seconds(2));
   {
     auto one = first.start();
     auto two = second.start();
@@ -329,16 +329,18 @@ TEST(AgentGroup, ARankThatIsOnlyLateBreaksTheGroupAndAnotherOneIsFormed) {
     two.get();
   }
   EXPECT_EQ(first.step().get(), StepOutcome::kSolo);  // the second is at work elsewhere
-  // Nobody has left: the first to see that asks the gateway for another group by coming again.
+  // Nobody has left: the first asks the gateway for another group by coming again.
   std::future<void> admitted = std::async(std::launch::async, [&] { site.admit(1); });
-  StepOutcome outcome = StepOutcome::kSolo;
   const TimePoint limit = Clock::now() + std::chrono::seconds(15);
-  while (outcome != StepOutcome::kCommitted && Clock::now() < limit) {
-    auto other = second.step();
-    outcome = first.step().get();
-    other.get();
-  }
-  EXPECT_EQ(outcome, StepOutcome::kCommitted);
+  while (admitted.wait_for(std::chrono::seconds(0)) != std::future_status::ready && Clock::now() < limit) first.step().get();
+  const auto train = [&](Rank& rank) {
+    StepOutcome outcome = StepOutcome::kSolo;
+    while (outcome != StepOutcome::kCommitted && Clock::now() < limit) outcome = rank.agent->step(1, 1.0)->outcome;
+    return outcome;
+  };
+  auto other = std::async(std::launch::async, [&] { return train(second); });
+  EXPECT_EQ(train(first), StepOutcome::kCommitted);
+  EXPECT_EQ(other.get(), StepOutcome::kCommitted);
   admitted.get();
   EXPECT_EQ(first.tensor, second.tensor);
 }
