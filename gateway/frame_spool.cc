@@ -260,6 +260,7 @@ void FrameSpool::Impl::add_to_draft(const FrameKey& key, const FrameBytes& bytes
 void FrameSpool::Impl::drop_draft() {
   if (!draft) return;
   disk_bytes -= draft->writer.bytes();
+  draft->writer.abandon();  // the disk thread may hold it a little longer
   draft.reset();
 }
 

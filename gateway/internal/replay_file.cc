@@ -111,7 +111,9 @@ ReplayWriter& ReplayWriter::operator=(ReplayWriter&& other) noexcept {
   return *this;
 }
 
-ReplayWriter::~ReplayWriter() {
+ReplayWriter::~ReplayWriter() { abandon(); }
+
+void ReplayWriter::abandon() const {
   if (file_) static_cast<void>(remove_file(file_->path()));
 }
 

@@ -54,6 +54,9 @@ class ReplayWriter {
   // Table and trailer, then the final name. REQUIRES: is_complete(chunks).
   Result<ReplayInfo> finish(std::uint32_t chunks);
 
+  // Takes the name away at once: writes in progress go to a file that ends with them.
+  void abandon() const;
+
   [[nodiscard]] RoundId round() const { return round_; }
   [[nodiscard]] SiteSet counted() const { return counted_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  // of frames
