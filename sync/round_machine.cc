@@ -92,7 +92,7 @@ void RoundMachine::Impl::handle(const PeerDown& event) {
   // What a site that may have restarted holds, it says again. Confirmations stay true: the site did hold the update.
   Site& site = sites[event.site.value];
   site.is_up = false;
-  site.has_agents = false;
+  set_has_agents(site, false);
   site.proposal.reset();
   site.status.reset();
   site.state.reset();
@@ -101,7 +101,7 @@ void RoundMachine::Impl::handle(const PeerDown& event) {
 void RoundMachine::Impl::handle(const ProposalReceived& event) {
   if (!is_peer(event.proposal.site)) return;
   Site& site = sites[event.proposal.site.value];
-  site.has_agents = true;
+  set_has_agents(site, true);
   site.proposal = event.proposal;
   if (site.withdrawn == RoundKey{event.proposal.epoch, event.proposal.round}) site.withdrawn = RoundKey{};
 }
@@ -109,7 +109,7 @@ void RoundMachine::Impl::handle(const ProposalReceived& event) {
 void RoundMachine::Impl::handle(const WithdrawReceived& event) {
   if (!is_peer(event.site)) return;
   Site& site = sites[event.site.value];
-  site.has_agents = false;
+  set_has_agents(site, false);
   site.proposal.reset();
   site.state.reset();
   site.withdrawn = RoundKey{event.epoch, event.round};
@@ -118,7 +118,7 @@ void RoundMachine::Impl::handle(const WithdrawReceived& event) {
 void RoundMachine::Impl::handle(const StateReportReceived& event) {
   if (!is_peer(event.from)) return;
   Site& site = sites[event.from.value];
-  site.has_agents = true;
+  set_has_agents(site, true);
   site.state = event;
 }
 

@@ -27,6 +27,7 @@ struct RoundMachine::Impl {
     bool is_up = false;
     TimePoint up_since{};
     bool has_agents = false;
+    std::optional<TimePoint> agents_lost_at;  // while agents that were there are not
     std::optional<Proposal> proposal;
     std::optional<OwnerStatusReceived> status;
     std::optional<ConfirmReceived> confirm;
@@ -104,6 +105,9 @@ struct RoundMachine::Impl {
   void withdraw(const std::string& reason);
   void repeat_to_new_peer(SiteId site);
   [[nodiscard]] SiteSet live() const;
+  // Live sites, without those whose agents have been gone for open_grace: what a quorum can be hoped from.
+  SiteSet company();
+  void set_has_agents(Site& site, bool has_agents);
   [[nodiscard]] std::vector<SiteId> holders_of(RoundId round) const;
 
   // ---- round_leader.cc: the leader ----

@@ -37,8 +37,7 @@ void RoundMachine::Impl::adopt(const RoundRecord& next) {
 void RoundMachine::Impl::leave_round(const RoundRecord& next) {
   const bool goes_on = record.is_running() && next.is_running() && next.key() == record.key();
   if (goes_on) return;
-  if (record.is_running() && next.committed_round < record.round &&
-      (started == record.key() || record.members.contains(config.self))) {
+  if (record.is_running() && next.committed_round < record.round && (started == record.key() || record.members.contains(config.self))) {
     std::string reason = next.phase == Phase::kAborted ? next.reason : fmt::format("void: the register is at epoch {} now", next.epoch);
     say(fmt::format("round {} of epoch {} is not counted: {}", record.round, record.epoch, reason));
     actions.push_back(SkipRound{record.epoch, record.round, std::move(reason)});
@@ -152,8 +151,8 @@ void RoundMachine::Impl::settle_agents() {
 
 void RoundMachine::Impl::settle_contribution() {
   if (!has_seen_store || !record.is_running() || started == record.key()) return;
-  const bool holds_base = agents && !is_catching_up && !applying && agents->round == record.committed_round &&
-                          agents->digest == record.base_digest;
+  const bool holds_base =
+      agents && !is_catching_up && !applying && agents->round == record.committed_round && agents->digest == record.base_digest;
   const bool is_member = record.members.contains(config.self);
   const bool can_contribute = is_member && holds_base && ready && proposed == record.key() && record.phase == Phase::kOpen;
   if (is_member && !can_contribute && self().withdrawn != record.key() && contributing != record.key()) {
@@ -312,21 +311,25 @@ void RoundMachine::Impl::settle_proposal() {
 
 // Without the store or a quorum of sites nothing is committed. Not said before the agents are ready: at the start nobody is there yet.
 void RoundMachine::Impl::settle_solo() {
-  const bool is_alone = store_lost || live().size() < config.quorum;
+  const SiteSet together = company();
+  const bool is_alone = store_lost || together.size() < config.quorum;
   if (is_alone == is_solo && (has_company_been_said || is_alone)) return;
   if (is_alone) {
     if (!has_company_been_said && !ready) return;
     is_solo = true;
     say(store_lost
             ? fmt::format("alone: the coordination store cannot be reached ({}); training goes on here, nothing is committed", *store_lost)
-            : fmt::format("alone: {} of {} sites can be reached, a round needs {}; training goes on here, nothing is committed",
-                          live().size(), config.sites.size(), config.quorum));
+            : fmt::format(
+                  "alone: {} of {} sites can be reached{}, a round needs {}; training goes on here, nothing is committed", together.size(),
+                  config.sites.size(),
+                  together == live() ? "" : fmt::format(" and train (no training processes at {})", text_of(live().minus(together))),
+                  config.quorum));
     return;
   }
   if (!has_seen_store) return;
   is_solo = false;
   has_company_been_said = true;
-  say(fmt::format("together: {} of {} sites can be reached, a round needs {}", live().size(), config.sites.size(), config.quorum));
+  say(fmt::format("together: {} of {} sites can be reached, a round needs {}", together.size(), config.sites.size(), config.quorum));
 }
 
 // ---- peers ----
@@ -356,6 +359,23 @@ SiteSet RoundMachine::Impl::live() const {
     if (sites[site.value].is_up) up.insert(site);
   });
   return up;
+}
+
+SiteSet RoundMachine::Impl::company() {
+  SiteSet result;
+  live().for_each([&](SiteId site) {
+    const auto& lost_at = sites[site.value].agents_lost_at;
+    if (site != config.self && lost_at && now >= *lost_at + config.open_grace) return;
+    if (site != config.self && lost_at) wake_at(*lost_at + config.open_grace);
+    result.insert(site);
+  });
+  return result;
+}
+
+void RoundMachine::Impl::set_has_agents(Site& site, bool has_agents) {
+  if (has_agents) site.agents_lost_at.reset();
+  if (site.has_agents && !has_agents) site.agents_lost_at = now;
+  site.has_agents = has_agents;
 }
 
 std::vector<SiteId> RoundMachine::Impl::holders_of(RoundId round) const {

@@ -161,6 +161,21 @@ TEST(RoundMachine, BelowTheQuorumNothingIsCommittedAndEverybodySaysSo) {
   EXPECT_TRUE(has_announced(world, 0, "together: "));
 }
 
+// The gateways of sites whose training has ended stay up: whoever trains on is not to wait a deadline at each boundary.
+TEST(RoundMachine, SitesWhoseProcessesAreGoneAreNoQuorumAndThatIsSaid) {
+  World world(calm(3));
+  world.start();
+  ASSERT_TRUE(reaches_round(world, 2, seconds(20)));
+  for (const std::size_t site : {1U, 2U}) world.site(site).stop_agents();
+  EXPECT_TRUE(world.run_until(
+      [&] { return has_announced(world, 0, "alone: 1 of 3 sites can be reached and train (no training processes"); }, seconds(60)));
+  const RoundId before = world.register_value().committed_round;
+  world.heal();
+  EXPECT_TRUE(reaches_round(world, before.value + 2, seconds(20)));
+  EXPECT_TRUE(has_announced(world, 0, "together: "));
+  EXPECT_EQ(world.checker().violation(), std::nullopt);
+}
+
 TEST(RoundMachine, AStoreThatComesBackBeginsAnEpochAndTheRunGoesOn) {
   World world(calm(3));
   world.start();
