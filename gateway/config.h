@@ -128,6 +128,7 @@ struct WanConfig {
   std::chrono::milliseconds probe_window{5'000};  // length of an active bandwidth probe
   HeartbeatConfig heartbeat;
   CongestionControl congestion = CongestionControl::kBbr;
+  bool relay = true;  // a site whose link is down is reached over a third one, and others over this one
 };
 
 // The inside of the own site: what is promised, and measuring it when the ranks come together.

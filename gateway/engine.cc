@@ -108,6 +108,7 @@ Engine::Engine(EngineParts parts)
     : parts_(std::move(parts)),
       self_(own_site_id(parts_.config)),
       sites_(static_cast<std::uint16_t>(parts_.config.sites.size())),
+      routes_(self_, sites_, parts_.config.wan.relay),
       group_(parts_.config.agents.ranks),
       history_(site_names(parts_.config)),
       timer_(parts_.loop),
@@ -144,7 +145,7 @@ Engine::Engine(EngineParts parts)
   agents_ = std::make_unique<AgentServer>(parts_.loop, agent_config, parts_.tls, std::move(agents));
 
   CoordinationHooks hooks;
-  hooks.send = [this](SiteId to, const wire::PeerMessage& message) { links_->send_control(to, message); };
+  hooks.send = [this](SiteId to, const wire::PeerMessage& message) { send_control(to, message); };
   hooks.broadcast = [this](const wire::PeerMessage& message) { broadcast(message); };
   hooks.on_record = [this](const sync::RoundRecord& record) { on_record(record); };
   hooks.on_store_found = [this] { feed(sync::StoreFound{}); };
@@ -155,7 +156,7 @@ Engine::Engine(EngineParts parts)
       std::make_unique<Coordination>(self_, site_id(parts_.config, parts_.config.coordination.site), sites_, recovered, std::move(hooks));
 
   CatchUpHooks catch_up;
-  catch_up.send_peer = [this](SiteId to, const wire::PeerMessage& message) { links_->send_control(to, message); };
+  catch_up.send_peer = [this](SiteId to, const wire::PeerMessage& message) { send_control(to, message); };
   catch_up.send_peer_frame = [this](SiteId to, FrameRecord frame) { send_peer_frame(to, std::move(frame)); };
   catch_up.send_agents = [this](const wire::AgentMessage& message) { send_agents(message); };
   catch_up.send_agent_frame = [this](ChunkId chunk, FrameRecord frame) { send_agent_frame(chunk, std::move(frame)); };
@@ -239,7 +240,7 @@ void Engine::on_store_trouble(const std::string& why) {
 
 void Engine::broadcast(const wire::PeerMessage& message) {
   for (std::uint16_t site = 0; site < sites_; ++site) {
-    if (SiteId(site) != self_) links_->send_control(SiteId(site), message);
+    if (SiteId(site) != self_) send_control(SiteId(site), message);
   }
 }
 
@@ -351,6 +352,17 @@ void Engine::act(sync::CombineChunk& action) {
   });
 }
 
+wire::FrameEnvelope Engine::update_envelope(const FrameKey& key, EpochId epoch) const {
+  wire::FrameEnvelope envelope;
+  envelope.epoch = epoch.value;
+  envelope.round = key.round.value;
+  envelope.chunk = key.chunk.value;
+  envelope.counted = key.counted.bits;
+  envelope.role = static_cast<std::uint16_t>(wire::FrameRole::kUpdate);
+  envelope.site = self_.value;
+  return envelope;
+}
+
 Status Engine::keep_update(const FrameKey& key, const SharedBytes& frame, EpochId epoch) {
   const auto known = update_epochs_.find(key);
   if (known != update_epochs_.end() && known->second == epoch && parts_.spool.has(key)) return {};
@@ -377,13 +389,7 @@ void Engine::deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoc
     log_error("spool", "{}", kept.error().to_string());
     return;
   }
-  wire::FrameEnvelope envelope;
-  envelope.epoch = epoch.value;
-  envelope.round = key.round.value;
-  envelope.chunk = key.chunk.value;
-  envelope.counted = key.counted.bits;
-  envelope.role = static_cast<std::uint16_t>(wire::FrameRole::kUpdate);
-  envelope.site = self_.value;
+  const wire::FrameEnvelope envelope = update_envelope(key, epoch);
   for (const SiteId peer : live_peers()) send_peer_frame(peer, FrameRecord{envelope, frame});
   send_agent_frame(key.chunk, FrameRecord{envelope, frame});
   feed(sync::UpdateStored{epoch, key.round, key.counted, key.chunk, xxh3_128(*frame)});

@@ -35,6 +35,7 @@
 #include "gateway/journal.h"
 #include "gateway/metrics.h"
 #include "gateway/peer_links.h"
+#include "gateway/peer_routes.h"
 #include "gateway/round_history.h"
 #include "gateway/site_topology.h"
 #include "gateway/status.h"
@@ -78,7 +79,7 @@ class Engine {
   void on_peer_down(SiteId peer, const std::string& reason);
   void on_peer_control(SiteId from, const wire::PeerMessage& message);
   Status handle_peer_control(SiteId from, const wire::PeerMessage& message);
-  void on_peer_frame(SiteId from, FrameRecord frame);
+  void on_peer_frame(SiteId by, FrameRecord frame);
   Status take_contribution(SiteId from, const FrameRecord& frame);
   Status take_update(SiteId from, const FrameRecord& frame);
   void on_refused(std::string_view reason, const std::string& detail);
@@ -144,9 +145,20 @@ class Engine {
   // ---- frames (engine_peers.cc) ----
   // Whether a frame of this epoch and round may concern the current or the next round.
   Status check_envelope(const wire::FrameEnvelope& envelope);
+  wire::FrameEnvelope update_envelope(const FrameKey& key, EpochId epoch) const;
   void send_peer_frame(SiteId to, FrameRecord frame);
+  void queue_peer_frame(SiteId hop, FrameRecord frame);
   void on_drained(SiteId peer);
   std::vector<SiteId> live_peers() const;
+
+  // ---- over a third site (engine_relay.cc) ----
+  void apply_routes(const std::vector<RouteChange>& changes, const std::string& reason);
+  void announce_links();
+  void send_updates_again(SiteId to);
+  bool send_control(SiteId to, const wire::PeerMessage& message);
+  Status take_relayed(SiteId by, const wire::PeerMessage& wrapped);
+  Result<std::optional<SiteId>> sort_frame(SiteId by, FrameRecord& frame);
+  [[nodiscard]] topology::LinkEstimate path_estimate(SiteId peer) const;
 
   // ---- what is known of the WAN (engine_wan.cc) ----
   [[nodiscard]] sync::SiteReport site_report(TimePoint now) const;
@@ -175,6 +187,7 @@ class Engine {
   SiteId self_;
   std::uint16_t sites_;
   std::unique_ptr<PeerLinks> links_;
+  PeerRoutes routes_;
   std::unique_ptr<AgentServer> agents_;
   std::unique_ptr<ChunkCombiner> combiner_;
   std::unique_ptr<Coordination> coordination_;
@@ -222,7 +235,8 @@ class Engine {
   std::map<SiteId, std::uint64_t> sent_before_;               // on each link when that round opened
   std::map<SiteId, std::uint64_t> sent_in_round_;             // on each link in the last finished round
   std::map<SiteId, std::vector<sync::LinkReport>> reports_;   // what the other sites said of their links
-  std::map<SiteId, std::deque<FrameRecord>> waiting_frames_;  // a peer's queue was full; shared bytes, bounded by the round's frames
+  std::map<SiteId, std::deque<FrameRecord>>
+      waiting_frames_;  // by the link they go on: its queue was full; shared bytes, bounded by the round's frames
   std::string last_announcement_;
   std::map<SiteId, WallTime> last_seen_;  // peers whose link was up
   bool is_store_behind_ = false;          // it speaks of epochs long past: said once

@@ -218,6 +218,7 @@ void Engine::on_agent_frame(AgentSessionId session, FrameRecord frame) {
   const auto role = static_cast<wire::FrameRole>(frame.envelope.role);
   if (role == wire::FrameRole::kStateParameters || role == wire::FrameRole::kStateMomentum) {
     frame.envelope.site = self_.value;
+    frame.envelope.to = 0;
     catch_up_->on_agent_state_frame(frame);
     return;
   }

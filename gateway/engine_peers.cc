@@ -21,16 +21,18 @@ constexpr std::uint64_t kRoundsAheadMax = 1'000'000;
 
 void Engine::on_peer_up(SiteId peer, bool) {
   parts_.metrics.set_link_up(peer, true);
-  feed(sync::PeerUp{peer});
-  coordination_->on_peer_up(peer);
+  auto changes = routes_.set_direct(peer, true);
+  if (changes.empty()) changes.push_back({peer, RouteEvent::kUp});  // another connection of a link that was up
+  announce_links();
+  apply_routes(changes, {});
 }
 
 void Engine::on_peer_down(SiteId peer, const std::string& reason) {
   parts_.metrics.set_link_up(peer, false);
-  catch_up_->on_peer_down(peer, Clock::now());
   prober_->on_peer_down(peer);
-  feed(sync::PeerDown{peer, reason});
-  coordination_->on_peer_down(peer, reason);
+  const auto changes = routes_.set_direct(peer, false);
+  announce_links();
+  apply_routes(changes, reason);
 }
 
 void Engine::on_peer_control(SiteId from, const wire::PeerMessage& message) {
@@ -82,6 +84,12 @@ Status Engine::handle_peer_control(SiteId from, const wire::PeerMessage& message
       return {};
     case wire::PeerMessage::kFetchStateReply:
       return catch_up_->on_fetch_state_reply(from, message.fetch_state_reply(), Clock::now());
+    case wire::PeerMessage::kLinkState:
+      apply_routes(routes_.set_reach(from, SiteSet{message.link_state().up()}.intersect(all_sites(parts_.config))),
+                   fmt::format("{} has no link to it either", name(from)));
+      return {};
+    case wire::PeerMessage::kRelayed:
+      return take_relayed(from, message);
     case wire::PeerMessage::kProbe:
       mark_changed();
       return prober_->on_message(from, message.probe(), Clock::now());
@@ -120,7 +128,15 @@ Status Engine::check_envelope(const wire::FrameEnvelope& envelope) {
   return {};
 }
 
-void Engine::on_peer_frame(SiteId from, FrameRecord frame) {
+void Engine::on_peer_frame(SiteId by, FrameRecord frame) {
+  const auto sorted = sort_frame(by, frame);
+  if (!sorted) {
+    parts_.metrics.count_reject(reject_reason_of(sorted.error().code));
+    log_warning("link", "frame from {} refused: {}", name(by), sorted.error().to_string());
+    return;
+  }
+  if (!*sorted) return;  // passed on
+  const SiteId from = **sorted;
   Status taken;
   switch (static_cast<wire::FrameRole>(frame.envelope.role)) {
     case wire::FrameRole::kContribution:
@@ -191,8 +207,15 @@ Status Engine::take_update(SiteId from, const FrameRecord& frame) {
 }
 
 void Engine::send_peer_frame(SiteId to, FrameRecord frame) {
-  auto& waiting = waiting_frames_[to];
-  if (waiting.empty() && links_->send_frame(to, frame)) return;
+  if (!routes_.is_relayed(to)) return queue_peer_frame(to, std::move(frame));
+  frame.envelope.site = self_.value;
+  frame.envelope.to = static_cast<std::uint16_t>(to.value + 1);
+  queue_peer_frame(*routes_.next_hop(to), std::move(frame));
+}
+
+void Engine::queue_peer_frame(SiteId hop, FrameRecord frame) {
+  auto& waiting = waiting_frames_[hop];
+  if (waiting.empty() && links_->send_frame(hop, frame)) return;
   waiting.push_back(std::move(frame));
 }
 
@@ -211,7 +234,7 @@ void Engine::on_drained(SiteId peer) {
 std::vector<SiteId> Engine::live_peers() const {
   std::vector<SiteId> peers;
   for (std::uint16_t site = 0; site < sites_; ++site) {
-    if (SiteId(site) != self_ && links_->is_up(SiteId(site))) peers.emplace_back(site);
+    if (SiteId(site) != self_ && routes_.is_reachable(SiteId(site))) peers.emplace_back(site);
   }
   return peers;
 }

@@ -83,6 +83,7 @@ void Engine::update_link_figures() {
     parts_.metrics.set_link_totals(peer, totals);
     parts_.metrics.set_link_rtt(peer, to_seconds(stats.rtt_p50));
     parts_.metrics.set_link_streams(peer, stats.bulk_streams);
+    parts_.metrics.set_link_relayed(peer, routes_.is_relayed(peer));
     LinkStatus wan;
     fill_link_wan(peer, wan);
     parts_.metrics.set_link_estimate(peer, wan.path);
@@ -99,6 +100,7 @@ LinkStatus Engine::link_status(SiteId peer, const LinkStats& stats) const {
   link.peer = name(peer);
   link.is_up = stats.is_up;
   link.reason = stats.is_up ? "" : stats.last_error;
+  if (routes_.is_relayed(peer)) link.via = name(*routes_.next_hop(peer));
   link.sent_bytes = stats.sent_bytes;
   link.received_bytes = stats.received_bytes;
   link.raw_bytes = history_.raw_bytes() / std::max<std::uint64_t>(1, sites_ - 1U);
@@ -143,9 +145,9 @@ void Engine::publish() {
     snapshot->wan.sent_bytes += stats.sent_bytes;
     snapshot->wan.received_bytes += stats.received_bytes;
     snapshot->links.push_back(std::move(link));
-    status.state = stats.is_up ? "up" : "down";
+    status.state = stats.is_up ? "up" : routes_.is_relayed(peer) ? "relayed" : "down";
     status.round = history_.newest_state(peer).value;
-    if (stats.is_up) last_seen_[peer] = std::chrono::system_clock::now();
+    if (routes_.is_reachable(peer)) last_seen_[peer] = std::chrono::system_clock::now();
     if (const auto seen = last_seen_.find(peer); seen != last_seen_.end()) status.last_seen = seen->second;
     status.detail = stats.is_up ? "" : stats.last_error;
     snapshot->sites.push_back(std::move(status));

@@ -62,7 +62,7 @@ WanPathStatus path_of(const std::string& from, const std::string& to, const sync
 sync::SiteReport Engine::site_report(TimePoint) const {
   sync::SiteReport report = measured_;
   for (std::uint16_t site = 0; site < sites_; ++site) {
-    if (SiteId(site) != self_) report.links.push_back(report_of(SiteId(site), links_->estimate(SiteId(site))));
+    if (SiteId(site) != self_) report.links.push_back(report_of(SiteId(site), path_estimate(SiteId(site))));
   }
   report.rate_limit = parts_.config.wan.rate_limit.value;
   if (times_.finished && times_.ready) report.compute = *times_.ready - *times_.finished;

@@ -77,6 +77,7 @@ struct LinkSeries {
   Counter& reconnects;
   Counter& resent_frames;
   Gauge& up;
+  Gauge& relayed;
   Gauge& rtt;
   Gauge& streams;
   Gauge& target_bits;
@@ -101,6 +102,7 @@ std::vector<std::optional<LinkSeries>> make_link_series(SeriesMaker& maker, cons
   auto& reconnects = maker.counters("sluice_link_reconnects_total", "Times that a connection to the peer was made again after it broke.");
   auto& resent = maker.counters("sluice_link_resent_frames_total", "Frames sent again to the peer after a connection broke.");
   auto& up = maker.gauges("sluice_link_up", "1 while the control connection to the peer is up and answers heartbeats.");
+  auto& relayed = maker.gauges("sluice_link_relayed", "1 while the link to the peer is down and it is reached over a third site.");
   auto& rtt = maker.gauges("sluice_link_rtt_seconds", "Median round-trip time of recent heartbeats to the peer; 0 before the first.");
   auto& streams = maker.gauges("sluice_link_streams", "Bulk connections to the peer that are up.");
   auto& target = maker.gauges("sluice_link_target_bit_depth",
@@ -125,11 +127,11 @@ std::vector<std::optional<LinkSeries>> make_link_series(SeriesMaker& maker, cons
     const Labels label{{"peer", peer}};
     const Labels payload{{"peer", peer}, {"kind", "payload"}};
     const Labels overhead{{"peer", peer}, {"kind", "overhead"}};
-    links[index].emplace(LinkSeries{sent.Add(payload), sent.Add(overhead), received.Add(payload), received.Add(overhead),
-                                    reconnects.Add(label), resent.Add(label), up.Add(label), rtt.Add(label), streams.Add(label),
-                                    target.Add(label), observed.Add(label), low.Add(label), median.Add(label), confidence.Add(label),
-                                    age.Add(label), loss.Add(label), jitter.Add(label), budget.Add(label), predicted.Add(label),
-                                    round_sent.Add(label)});
+    links[index].emplace(LinkSeries{
+        sent.Add(payload), sent.Add(overhead),   received.Add(payload), received.Add(overhead), reconnects.Add(label), resent.Add(label),
+        up.Add(label),     relayed.Add(label),   rtt.Add(label),        streams.Add(label),     target.Add(label),     observed.Add(label),
+        low.Add(label),    median.Add(label),    confidence.Add(label), age.Add(label),         loss.Add(label),       jitter.Add(label),
+        budget.Add(label), predicted.Add(label), round_sent.Add(label)});
   }
   return links;
 }
@@ -227,6 +229,8 @@ struct Metrics::Impl {
   Gauge& solo = maker.gauge("sluice_solo", "1 while this site trains alone, without quorum or store.");
   Counter& raw_bytes = maker.counter("sluice_raw_bytes_total",
                                      "Bytes that this site would have sent with a plain fp32 all-reduce at every step it has trained.");
+  Counter& passed_on = maker.counter("sluice_passed_on_total", "Frames and messages that this site passed on between two others.");
+  Counter& passed_on_bytes = maker.counter("sluice_passed_on_bytes_total", "Their bytes.");
   Gauge& probe_pairs = maker.gauge("sluice_site_probe_pairs", "Pairs of this site's ranks that the last probe has measured.");
   Gauge& probe_duration = maker.gauge("sluice_site_probe_seconds", "Time that the last probe of this site's ranks took.");
   Gauge& probe_failed = maker.gauge("sluice_site_probe_failed", "1 when the last probe of this site's ranks broke off.");
@@ -297,6 +301,11 @@ void Metrics::set_link_totals(SiteId peer, const LinkTotals& totals) {
 }
 
 void Metrics::set_link_up(SiteId peer, bool is_up) { impl_->link(peer).up.Set(is_up ? 1.0 : 0.0); }
+void Metrics::set_link_relayed(SiteId peer, bool is_relayed) { impl_->link(peer).relayed.Set(is_relayed ? 1.0 : 0.0); }
+void Metrics::count_passed_on(std::uint64_t bytes) {
+  impl_->passed_on.Increment();
+  impl_->passed_on_bytes.Increment(static_cast<double>(bytes));
+}
 void Metrics::set_link_rtt(SiteId peer, double seconds) { impl_->link(peer).rtt.Set(seconds); }
 void Metrics::set_link_streams(SiteId peer, std::uint32_t streams) { impl_->link(peer).streams.Set(streams); }
 

@@ -88,6 +88,9 @@ class Metrics {
   void set_link_plan(SiteId peer, const LinkPlanBytes& bytes);
   void set_link_bits(SiteId peer, double target_bits_per_value, double observed_bits_per_value);
   void count_reject(RejectReason reason);
+  void set_link_relayed(SiteId peer, bool is_relayed);
+  // Something of another site, for a third one.
+  void count_passed_on(std::uint64_t bytes);
 
   // ---- rounds ----
   void round_finished(RoundOutcome outcome, double seconds, const PhaseSeconds& phases, std::uint32_t counted_sites);

@@ -75,6 +75,7 @@ json link_to_json(const LinkStatus& link) {
   return json{
       {"peer", link.peer},
       {"up", link.is_up},
+      {"via", link.via},
       {"reason", link.reason},
       {"sent_bytes", link.sent_bytes},
       {"received_bytes", link.received_bytes},

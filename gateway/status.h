@@ -91,6 +91,7 @@ struct WanPathStatus {
 struct LinkStatus {
   std::string peer;
   bool is_up = false;
+  std::string via;               // the site over which the peer is reached while the link is down; empty otherwise
   std::string reason;            // why it is down, or why its bits are what they are; empty when there is nothing to say
   std::uint64_t sent_bytes = 0;  // on the wire, TLS included, since start
   std::uint64_t received_bytes = 0;
@@ -130,7 +131,7 @@ struct AgentStatus {
 
 struct SiteStatus {
   std::string name;
-  std::string state;        // "self", "up", "down", "catching up": one or two words
+  std::string state;        // "self", "up", "relayed", "down", "catching up": one or two words
   std::uint64_t round = 0;  // last that it is known to hold
   std::optional<WallTime> last_seen;
   std::string detail;

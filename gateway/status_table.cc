@@ -187,7 +187,8 @@ std::string status_table(const json& status) {
 std::string links_table(const json& links) {
   std::vector<Row> rows;
   for (const json& link : list_of(links, "links")) {
-    rows.push_back({text_of(find(link, {"peer"})), up_or_down(find(link, {"up"})),
+    const std::string via = text_of(find(link, {"via"}));
+    rows.push_back({text_of(find(link, {"peer"})), via == kAbsent ? up_or_down(find(link, {"up"})) : "over " + via,
                     measured(find(link, {"rtt_seconds", "p50"}), human_seconds), text_of(find(link, {"streams"})),
                     formatted(find(link, {"sent_bytes"}), human_bytes), formatted(find(link, {"received_bytes"}), human_bytes),
                     formatted(find(link, {"send_bits_per_second"}), human_rate), measured(find(link, {"observed_bits_per_value"}), plain),

@@ -74,7 +74,8 @@ struct FrameEnvelope {
   std::uint32_t counted = 0;  // SiteSet that an update sums up; 0 for the other roles
   std::uint16_t role = 0;     // FrameRole
   std::uint16_t site = 0;     // contribution: who contributes; otherwise who sends
-  std::uint32_t reserved = 0;
+  std::uint16_t to = 0;       // on its way over a third site: whom it is for, plus one; 0 = whoever receives it
+  std::uint16_t reserved = 0;
 };
 static_assert(sizeof(FrameEnvelope) == kFrameEnvelopeBytes);
 

@@ -22,6 +22,7 @@ constexpr std::uint32_t kFirstBytes = 64U << 10;
 constexpr std::uint32_t kGrowth = 4;
 // Long enough that waking a thread (some 50 us) is a few percent of it.
 constexpr double kSampleSeconds = 0.002;
+constexpr int kRampTries = 2;
 constexpr std::size_t kSteadySamples = 3;
 constexpr std::size_t kSamplesMax = 9;
 // Of a transfer's time, at least this share is taken for the transfer when an echo took as long as all of it.
@@ -179,12 +180,17 @@ void PairMeter::add_to(Direction& direction, double seconds) {
   direction.is_done = direction.is_steady || direction.rates.size() >= kSamplesMax;
 }
 
+// A size is left when a transfer of it was short. One that was long may only have met a busy processor: it is tried once more.
 void PairMeter::grow(Direction& direction, double seconds) const {
   const bool has_time = to_seconds(direction_end_ - elapsed_) > seconds * (1 + kGrowth * static_cast<double>(kSteadySamples));
-  if (seconds >= kSampleSeconds || direction.bytes >= kProbeBytesMax || !has_time) {
+  ++direction.ramp_tries;
+  if (direction.bytes >= kProbeBytesMax || !has_time) {
     direction.is_ramp_over = true;
-  } else {
+  } else if (seconds < kSampleSeconds) {
     direction.bytes = std::min(direction.bytes * kGrowth, kProbeBytesMax);
+    direction.ramp_tries = 0;
+  } else {
+    direction.is_ramp_over = direction.ramp_tries >= kRampTries;
   }
 }
 

@@ -71,7 +71,7 @@ struct ProbedPair {
 
 inline constexpr double kProbeSpread = 0.10;
 
-// Decides what a pair sends next. Echoes first; then, for each direction, transfers of four times the size until one takes a few
+// Decides what a pair sends next. Echoes first; then, for each direction, transfers of four times the size until they take a few
 // milliseconds (this ramp does not count), and at that size until three in a row agree.
 class PairMeter {
  public:
@@ -87,6 +87,7 @@ class PairMeter {
  private:
   struct Direction {
     std::uint32_t bytes = 0;
+    int ramp_tries = 0;  // at this size
     bool is_ramp_over = false;
     bool is_done = false;
     bool is_steady = false;

@@ -30,6 +30,7 @@ class BlackholeTest : public FleetTest {
     options.emulator = wan_.get();
     options.round = "{deadline: 4s, open_grace: 4s, commit_deadline: 4s}";
     options.heartbeat = "{interval: 300ms, misses: 4}";
+    options.wan = ", relay: false";  // with it, see relay_test
     ASSERT_NO_FATAL_FAILURE(start(options));
     ASSERT_TRUE(step_until_together({0, 1, 2}, 4));
   }

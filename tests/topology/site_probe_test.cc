@@ -145,6 +145,14 @@ TEST(PairMeter, TheRampOfAConnectionDoesNotCount) {
   EXPECT_NEAR(*run.pair.forward_gb_per_second, 1.0, 0.02);
 }
 
+TEST(PairMeter, AProcessorThatWasBusyOnceDoesNotFixTheSize) {
+  ModelLink link;
+  link.factor = [](std::size_t transfer) { return transfer == 0 ? 0.005 : 1.0; };
+  const MeterRun run = run_meter(link, std::chrono::seconds(5));
+  EXPECT_NEAR(*run.pair.forward_gb_per_second, 1.0, 0.01);
+  EXPECT_TRUE(run.pair.is_steady);
+}
+
 TEST(PairMeter, AnUnsteadyLinkIsSaidToBeSoAndCountsByItsMedian) {
   ModelLink link;
   link.factor = [](std::size_t transfer) { return transfer % 2 == 0 ? 1.4 : 0.8; };
