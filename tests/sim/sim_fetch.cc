@@ -31,11 +31,19 @@ std::optional<SpoolEntry> SimSite::find_update(const sync::RoundRecord& record) 
   return std::nullopt;
 }
 
+// The parts that lie here are forgotten before anything else comes, as the machine forgets them. The whole stays until it is told anew.
+void SimSite::begin_fetch(const sync::FetchUpdate& action) {
+  fetch_ = Fetch{action.record, action.from, 0, find_update(action.record)};
+  if (!fetch_->own) disk_.updates.erase({action.record.key(), action.record.counted.bits});
+  in_gateway(Duration(0), [this] { ask_for_update(); });
+}
+
 void SimSite::ask_for_update() {
   if (!fetch_) return;
-  const auto own = fetch_->next == 0 ? find_update(fetch_->record) : std::nullopt;
-  if (fetch_->next == 0) disk_.updates.erase({fetch_->record.key(), fetch_->record.counted.bits});
-  if (own) return on_fetch_round_reply({true, own->record, own->sums, own->record.round});
+  if (const auto own = std::exchange(fetch_->own, std::nullopt)) {
+    disk_.updates.erase({own->record.key(), own->record.counted.bits});
+    return on_fetch_round_reply({true, own->record, own->sums, own->record.round});
+  }
   while (fetch_->next < fetch_->from.size()) {
     const SiteId peer = fetch_->from[fetch_->next++];
     if (!world_.network().is_up(id_.value, peer.value)) continue;

@@ -121,8 +121,7 @@ void SimSite::perform(const sync::Action& action) {
     return in_agents(microseconds(100), [this, key = RoundKey{a->epoch, a->round}] { take_back(key); });
   }
   if (const auto* a = std::get_if<FetchUpdate>(&action)) {
-    fetch_ = Fetch{a->record, a->from, 0};
-    return in_gateway(Duration(0), [this] { ask_for_update(); });
+    return begin_fetch(*a);
   }
   if (const auto* a = std::get_if<CatchUpState>(&action)) {
     catch_up_ = CatchUp{a->round, a->from, 0, true, {}};

@@ -70,7 +70,7 @@ class SimSite {
 
  private:
   using Values = std::vector<std::int64_t>;
-  struct Fetch { sync::RoundRecord record; std::vector<SiteId> from; std::size_t next = 0; };
+  struct Fetch { sync::RoundRecord record; std::vector<SiteId> from; std::size_t next = 0; std::optional<SpoolEntry> own; };
   struct CatchUp {
     RoundId round;
     std::vector<SiteId> from;
@@ -97,6 +97,7 @@ class SimSite {
   void prune();
   // ---- sim_fetch.cc: updates and state from other sites ----
   [[nodiscard]] std::optional<SpoolEntry> find_update(const sync::RoundRecord& record) const;
+  void begin_fetch(const sync::FetchUpdate& action);
   void ask_for_update();
   void on_fetch_round(Node from, const FetchRoundMessage& message);
   void on_fetch_round_reply(const FetchRoundReply& reply);

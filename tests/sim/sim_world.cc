@@ -230,6 +230,11 @@ std::size_t World::sites_in_step() const {
 void World::run_one_death() {
   run_for(milliseconds(900) + random_.between(milliseconds(0), milliseconds(1500)));
   run_until([&] { return register_value_.is_running(); }, round_time(config_));
+  // All begin to compute within some delays of one another: with this grace nobody is late.
+  const bool is_grace_enough = config_.compute_max - config_.compute_min + 16 * config_.network.delay_max < config_.open_grace;
+  if (is_grace_enough && register_value_.is_running() && std::cmp_less(register_value_.members.size(), config_.sites)) {
+    return checker_.fail(fmt::format("I6: a healthy site was not waited for: {}", text_of(register_value_)));
+  }
   run_for(random_.between(milliseconds(0), milliseconds(60)));
   const std::size_t victim = random_.between(config_.has_outside_store ? 0 : 1, config_.sites - 1);
   note(fmt::format("FAULT: site {} dies and stays away", victim));
@@ -264,8 +269,8 @@ std::optional<std::string> World::run() {
   // The links come up again, one catch-up may start; from then on two round times.
   run_for(config_.network.heartbeat_timeout + config_.network.reconnect_max + milliseconds(600));
   const RoundId before = register_value_.committed_round;
-  const bool in_step = run_until([&] { return register_value_.committed_round > before && sites_in_step() == config_.sites; },
-                                 2 * round_time(config_));
+  const bool in_step =
+      run_until([&] { return register_value_.committed_round > before && sites_in_step() == config_.sites; }, 2 * round_time(config_));
   checker_.check_outcomes();
   if (!in_step && !checker_.violation()) {
     std::string where;
