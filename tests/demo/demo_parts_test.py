@@ -1,6 +1,8 @@
 """Goal: the demo's parts hold what docs/reference/demo.md says, without gateways. Method: the real training text where it is installed,
 made-up status answers, and real child processes that end at once. Needs an interpreter with torch."""
 
+import contextlib
+import io
 import os
 import re
 import sys
@@ -18,7 +20,7 @@ except ImportError:
     print("skipped: this interpreter has no torch; install python3-torch or set SLUICE_PYTHON")
     sys.exit(77)
 
-from sluice_demo import children, demo_report, gateway_status, settings, site_files, text_data, tiny_gpt  # noqa: E402
+from sluice_demo import __main__ as demo_main, children, demo_report, gateway_status, settings, site_files, text_data, tiny_gpt  # noqa: E402
 
 
 def texts():
@@ -41,6 +43,27 @@ class TextIsDealtByFile(unittest.TestCase):
     def test_targets_are_the_next_bytes(self):
         inputs, targets = text_data.held_out_windows(text_data.to_tensor(bytes(range(100))), 5, 8)
         self.assertTrue(torch.equal(inputs + 1, targets))
+
+
+class MistakesAreToldBeforeAnythingIsTrained(unittest.TestCase):
+    def refusal(self, *words):
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as text:
+            demo_main.parse_arguments(words)
+        return text.getvalue()
+
+    def test_each_is_named(self):
+        self.assertIn("--sites 1: 2 to 6", self.refusal("--sites", "1"))
+        self.assertIn("--rounds 0: at least 1", self.refusal("--rounds", "0"))
+        self.assertIn("--ranks 0: at least 1", self.refusal("--ranks", "0"))
+        self.assertIn("--bits 0: 0.05 to 16", self.refusal("--bits", "0"))
+        self.assertIn("--wan nonsense: there are us-eu-ap", self.refusal("--wan", "nonsense"))
+        self.assertIn("us-eu-ap has 2 to 3 sites, not 4", self.refusal("--sites", "4"))
+        self.assertIn("--json /nonexistent/x: its folder", self.refusal("--json", "/nonexistent/x"))
+
+    def test_presets_are_those_of_the_relay(self):
+        with open(os.path.join(ROOT, "tests", "support", "wan_presets.cc"), encoding="utf-8") as file:
+            table = file.read().split("kEntries = {{")[1].split("}};")[0]
+        self.assertEqual(re.findall(r'\{"([^"]+)"', table), list(settings.PRESETS))
 
 
 class ModelIsSmall(unittest.TestCase):

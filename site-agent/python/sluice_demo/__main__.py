@@ -27,7 +27,7 @@ def parse_arguments(argv):
     parser.add_argument("--rounds", type=int, default=settings.ROUNDS, help="exchanges (default %(default)s)")
     parser.add_argument("--bits", type=float, default=settings.BITS, help="bits per value of a site's contribution (default %(default)s)")
     parser.add_argument("--wan", default=settings.PRESET, metavar="PRESET",
-                        help="us-eu-ap, global, 200mbit, lan, none (default %(default)s)")
+                        help=f"{', '.join(settings.PRESETS)} (default %(default)s)")
     parser.add_argument("--seeds", type=int, default=1, help="repeat with this many seeds and average (default %(default)s)")
     parser.add_argument("--with-fp32", action="store_true", help="also run an exchange of fp32 deltas under the same outer rule")
     parser.add_argument("--save-deltas", metavar="DIR", help="write each site's delta of each round there (4 MB each)")
@@ -49,9 +49,20 @@ def parse_arguments(argv):
     group.add_argument("--base-learning-rate", type=float, default=settings.BASE_LEARNING_RATE, help="default %(default)s")
     settings.add_training_arguments(group)
     options = parser.parse_args(argv)
-    if not 2 <= options.sites <= 6 or options.rounds < 1 or options.seeds < 1:
-        parser.error("--sites is 2 to 6; --rounds and --seeds are at least 1")
-    if options.ranks < 1 or options.sequences % options.ranks != 0:
+    if not 2 <= options.sites <= 6:
+        parser.error(f"--sites {options.sites}: 2 to 6")
+    for name in ("rounds", "seeds", "ranks"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} {getattr(options, name)}: at least 1")
+    if not settings.BITS_MIN <= options.bits <= settings.BITS_MAX:
+        parser.error(f"--bits {options.bits:g}: {settings.BITS_MIN:g} to {settings.BITS_MAX:g}")
+    if options.wan not in settings.PRESETS:
+        parser.error(f"--wan {options.wan}: there are {', '.join(settings.PRESETS)}")
+    if options.sites > settings.PRESETS[options.wan]:
+        parser.error(f"--wan {options.wan} has 2 to {settings.PRESETS[options.wan]} sites, not {options.sites}")
+    if options.json and not os.access(os.path.dirname(os.path.abspath(options.json)), os.W_OK):
+        parser.error(f"--json {options.json}: its folder does not exist or cannot be written")
+    if options.sequences % options.ranks != 0:
         parser.error(f"--ranks must divide the {options.sequences} sequences of a site's step")
     options.steps = options.rounds * options.inner_steps
     return options
@@ -67,6 +78,8 @@ def find_programs(options):
         if not found:
             raise ChildFailed(f"no program {name} at {' or '.join(paths)}; build it, or start the demo with ./run demo")
         setattr(options, name, os.path.abspath(found))
+    if not shutil.which(options.python):
+        raise ChildFailed(f"--python {options.python}: no such program")
     probe = subprocess.run([options.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         raise ChildFailed(f"{options.python} has no torch; install the package python3-torch and use /usr/bin/python3, "

@@ -14,6 +14,9 @@ BASE_STEPS = 1000        # of the model that all sites begin with
 BASE_SEQUENCES = 32
 BASE_LEARNING_RATE = 5e-3
 PRESET = "us-eu-ap"
+# The emulated WANs of the program sluice_wan_relay and the most sites of each: a mistake is told before anything is trained.
+PRESETS = {"us-eu-ap": 3, "global": 6, "200mbit": 16, "lan": 16, "none": 16}
+BITS_MIN, BITS_MAX = 0.05, 16.0  # the gateway's limits
 
 TRAINING_ARGUMENTS = (
     # name, default, help
