@@ -2,7 +2,8 @@
 // in each round everybody meets somebody else. Between machines a round of the tournament is one round of the schedule. Within a machine
 // its pairs are taken one by one in the tournament's order, all machines at the same time.
 //
-// A rate is bytes over what the transfer took beyond an echo: the command and the answer cost a round trip whatever the size.
+// A rate is bytes over what the transfer took beyond the shortest echo: the command and the answer cost a round trip whatever the size. A
+// longer echo may have waited for a processor, and taking off too much makes a link look better than it is.
 
 #include "topology/site_probe.h"
 
@@ -22,7 +23,7 @@ constexpr std::uint32_t kFirstBytes = 64U << 10;
 constexpr std::uint32_t kGrowth = 4;
 // Long enough that waking a thread (some 50 us) is a few percent of it.
 constexpr double kSampleSeconds = 0.002;
-constexpr int kRampTries = 2;
+constexpr int kRampTries = 3;
 constexpr std::size_t kSteadySamples = 3;
 constexpr std::size_t kSamplesMax = 9;
 // Of a transfer's time, at least this share is taken for the transfer when an echo took as long as all of it.
@@ -166,7 +167,8 @@ void PairMeter::add(Duration took) {
 }
 
 void PairMeter::add_to(Direction& direction, double seconds) {
-  const double transfer = std::max(seconds - echo_seconds(), seconds * kTransferShareMin);
+  const double shortest = echoes_.empty() ? 0.0 : *std::min_element(echoes_.begin(), echoes_.end());
+  const double transfer = std::max(seconds - shortest, seconds * kTransferShareMin);
   const double rate = static_cast<double>(direction.bytes) / transfer;
   if (!direction.is_ramp_over) {
     direction.ramp_rate = rate;
@@ -180,7 +182,7 @@ void PairMeter::add_to(Direction& direction, double seconds) {
   direction.is_done = direction.is_steady || direction.rates.size() >= kSamplesMax;
 }
 
-// A size is left when a transfer of it was short. One that was long may only have met a busy processor: it is tried once more.
+// A size is left when a transfer of it was short. One that was long may only have met a busy processor: it is tried again.
 void PairMeter::grow(Direction& direction, double seconds) const {
   const bool has_time = to_seconds(direction_end_ - elapsed_) > seconds * (1 + kGrowth * static_cast<double>(kSteadySamples));
   ++direction.ramp_tries;

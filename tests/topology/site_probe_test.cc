@@ -145,6 +145,23 @@ TEST(PairMeter, TheRampOfAConnectionDoesNotCount) {
   EXPECT_NEAR(*run.pair.forward_gb_per_second, 1.0, 0.02);
 }
 
+TEST(PairMeter, EchoesThatWaitedDoNotMakeTheLinkLookFaster) {
+  PairMeter meter(std::chrono::seconds(5));
+  int echoes = 0;
+  Duration now{};
+  for (ProbeCommand command = meter.next({}); command.step != ProbeStep::kEnd; command = meter.next(now)) {
+    Duration took = microseconds(50);
+    if (command.step == ProbeStep::kEcho) {
+      took = ++echoes % 4 == 0 ? microseconds(50) : milliseconds(4);
+    } else {
+      took += std::chrono::nanoseconds(command.bytes);  // 1 GB/s
+    }
+    meter.add(took);
+    now += took;
+  }
+  EXPECT_NEAR(*meter.result(RankId(0), RankId(1)).forward_gb_per_second, 1.0, 0.02);
+}
+
 TEST(PairMeter, AProcessorThatWasBusyOnceDoesNotFixTheSize) {
   ModelLink link;
   link.factor = [](std::size_t transfer) { return transfer == 0 ? 0.005 : 1.0; };
