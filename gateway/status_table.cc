@@ -72,6 +72,7 @@ json list_of(const json& answer, const char* member) {
 
 std::string clean(std::string_view cell) {
   std::string result(cell.substr(0, kCellBytesMax));
+  if (cell.size() > kCellBytesMax) result.replace(kCellBytesMax - 3, 3, "...");
   std::replace_if(
       result.begin(), result.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   return result;
@@ -131,6 +132,9 @@ std::string last_announcement(const json& announcements) {
   return fmt::format("announced {}: {}\n", clean(text_of(find(last, {"time"}))), clean(text_of(find(last, {"text"}))));
 }
 
+// A factor that people compare: no digits that do not matter, and none lost below 10.
+std::string times_text(double factor) { return factor < 10.0 ? fmt::format("{:.2g}", factor) : fmt::format("{:.0f}", factor); }
+
 }  // namespace
 
 std::string format_table(const std::vector<std::string>& heads, const std::vector<std::vector<std::string>>& rows) {
@@ -171,7 +175,7 @@ std::string status_table(const json& status) {
   result += fmt::format("WAN {} sent, {} received", formatted(find(status, {"wan", "sent_bytes"}), human_bytes),
                         formatted(find(status, {"wan", "received_bytes"}), human_bytes));
   const auto reduction = number_of(find(status, {"wan", "reduction"}));
-  result += reduction && *reduction > 0.0 ? fmt::format(", {:.0f} times less than fp32 data parallel\n", *reduction) : std::string("\n");
+  result += reduction && *reduction > 0.0 ? fmt::format(", {} times less than fp32 data parallel\n", times_text(*reduction)) : std::string("\n");
   result += fmt::format("memory {}, spool {}\n", of_budget(find(status, {"memory"})), of_budget(find(status, {"spool"})));
   result += probe_line(find(status, {"topology"}));
   result += last_announcement(find(status, {"announcements"}));
@@ -191,7 +195,7 @@ std::string links_table(const json& links) {
     rows.push_back({text_of(find(link, {"peer"})), via == kAbsent ? up_or_down(find(link, {"up"})) : "over " + via,
                     measured(find(link, {"rtt_seconds", "p50"}), human_seconds), text_of(find(link, {"streams"})),
                     formatted(find(link, {"sent_bytes"}), human_bytes), formatted(find(link, {"received_bytes"}), human_bytes),
-                    formatted(find(link, {"send_bits_per_second"}), human_rate), measured(find(link, {"observed_bits_per_value"}), plain),
+                    measured(find(link, {"send_bits_per_second"}), human_rate), measured(find(link, {"observed_bits_per_value"}), plain),
                     text_of(find(link, {"reason"}))});
   }
   return format_table({"PEER", "LINK", "RTT", "STREAMS", "SENT", "RECEIVED", "RATE", "BITS", "REASON"}, rows);

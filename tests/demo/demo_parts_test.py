@@ -20,7 +20,8 @@ except ImportError:
     print("skipped: this interpreter has no torch; install python3-torch or set SLUICE_PYTHON")
     sys.exit(77)
 
-from sluice_demo import __main__ as demo_main, children, demo_report, gateway_status, settings, site_files, text_data, tiny_gpt  # noqa: E402
+from sluice_demo import __main__ as demo_main  # noqa: E402
+from sluice_demo import children, demo_report, gateway_status, settings, site_files, text_data, tiny_gpt  # noqa: E402
 
 
 def texts():
