@@ -41,7 +41,7 @@ void SimSite::begin_fetch(const sync::FetchUpdate& action) {
 void SimSite::ask_for_update() {
   if (!fetch_) return;
   if (const auto own = std::exchange(fetch_->own, std::nullopt)) {
-    disk_.updates.erase({own->record.key(), own->record.counted.bits});
+    disk_.updates.erase({fetch_->record.key(), fetch_->record.counted.bits});
     return on_fetch_round_reply({true, own->record, own->sums, own->record.round});
   }
   while (fetch_->next < fetch_->from.size()) {
