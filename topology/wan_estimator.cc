@@ -65,11 +65,9 @@ void WanEstimator::on_goodput(const GoodputSample& sample, TimePoint now) {
   if (seconds <= 0.0) return;
   if (!sample.is_saturated) {
     if (run_.is_open) end_run(now);
-    const double rate = 8.0 * static_cast<double>(sample.bytes) / seconds;
-    // Bytes that lay in a queue may come in a burst: only what lasts is a bound.
-    if (seconds >= kWindowSecondsMin / 2 && !windows_.empty()) raise_bound(rate);
-    return;
+    return on_idle_sample(seconds, static_cast<double>(sample.bytes));
   }
+  idle_ = Idle{};
   if (!run_.is_open || run_.is_probe != sample.is_probe) {
     if (run_.is_open) end_run(now);
     run_ = Run{};
@@ -83,6 +81,17 @@ void WanEstimator::on_goodput(const GoodputSample& sample, TimePoint now) {
   const double length = std::exchange(run_.seconds, 0.0);
   run_.bytes = 0.0;
   on_window(rate, length, run_.is_probe, now);
+}
+
+// Bytes that lay in a queue may come in a burst: only what lasts for two windows is a bound.
+void WanEstimator::on_idle_sample(double seconds, double bytes) {
+  idle_.seconds += seconds;
+  idle_.bytes += bytes;
+  if (idle_.seconds < window_seconds()) return;
+  const double rate = 8.0 * idle_.bytes / idle_.seconds;
+  const double lasting = std::min(rate, idle_.last_rate);
+  idle_ = Idle{0.0, 0.0, rate};
+  if (!windows_.empty()) raise_bound(lasting);
 }
 
 void WanEstimator::on_window(double rate, double seconds, bool is_probe, TimePoint now) {
@@ -208,6 +217,8 @@ LinkEstimate WanEstimator::estimate(TimePoint now) const {
     const double age = to_seconds(*result.age) / to_seconds(kStaleAfter);
     result.confidence = count * std::clamp(1.25 - spread, 0.2, 1.0) * std::exp2(-age);
     result.is_contradicted = !deviating_.empty();
+    result.is_unknown = false;
+    result.is_stale = *result.age > kStaleAfter;
   } else if (bound_ > 0.0) {
     result.rate = RateEstimate{bound_, bound_, bound_, bound_};
     result.method = EstimateMethod::kBound;
@@ -226,11 +237,6 @@ LinkEstimate WanEstimator::estimate(TimePoint now) const {
   }
   if (segments_sent_ >= 100.0) result.loss = segments_resent_ / segments_sent_;
   return result;
-}
-
-bool WanEstimator::wants_probe(TimePoint now) const {
-  if (windows_.empty() || !deviating_.empty()) return true;
-  return now - windows_.back().at > kStaleAfter;
 }
 
 }  // namespace sluice::topology

@@ -55,6 +55,10 @@ struct LinkEstimate {
   double confidence = 0.0;      // 0..1: enough windows, near each other, lately
   std::optional<Duration> age;  // since the last window of full use
   bool is_contradicted = false;  // the last windows say something else, but are too few to believe
+  bool is_unknown = true;        // no transfer has filled the link yet
+  bool is_stale = false;         // the last that did is long ago
+  // Whether an active probe would tell something.
+  [[nodiscard]] bool wants_probe() const { return is_unknown || is_stale || is_contradicted; }
 };
 
 class WanEstimator {
@@ -65,8 +69,6 @@ class WanEstimator {
   void on_segments(std::uint64_t sent, std::uint64_t resent);
 
   [[nodiscard]] LinkEstimate estimate(TimePoint now) const;
-  // Whether an active probe would tell something: unknown, stale or contradicted.
-  [[nodiscard]] bool wants_probe(TimePoint now) const;
 
  private:
   struct Window {
@@ -86,6 +88,12 @@ class WanEstimator {
     bool is_probe = false;
     int windows = 0;
   };
+  // What a sender without a backlog sends.
+  struct Idle {
+    double seconds = 0.0;  // of the window being filled
+    double bytes = 0.0;
+    double last_rate = 0.0;  // of the window before
+  };
   struct RttSample {
     std::chrono::microseconds rtt;
     TimePoint at;
@@ -93,6 +101,7 @@ class WanEstimator {
 
   [[nodiscard]] double window_seconds() const;
   void end_run(TimePoint now);
+  void on_idle_sample(double seconds, double bytes);
   void on_window(double rate, double seconds, bool is_probe, TimePoint now);
   void keep(const Window& window);
   void look_for_change();
@@ -100,6 +109,7 @@ class WanEstimator {
   [[nodiscard]] double percentile(double share) const;
 
   Run run_;
+  Idle idle_;
   std::deque<Window> windows_;     // of the present regime, oldest first
   std::vector<Window> deviating_;  // the last windows, all on one side of the regime
   double bound_ = 0.0;

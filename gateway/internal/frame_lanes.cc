@@ -36,6 +36,12 @@ std::size_t FrameLanes::discard(const std::function<bool(const wire::FrameEnvelo
   return before - queue_.size();
 }
 
+std::size_t FrameLanes::waiting_bytes() const {
+  std::size_t given = 0;
+  for (const auto& [lane, state] : lanes_) given += state.given_bytes;
+  return bytes_ - given;
+}
+
 void FrameLanes::clear() {
   for (const FrameRecord& frame : queue_) bytes_ -= frame.bytes();
   queue_.clear();

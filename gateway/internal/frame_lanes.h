@@ -46,6 +46,8 @@ class FrameLanes {
 
   // Waiting and not acknowledged.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  // Of these, waiting for a lane.
+  [[nodiscard]] std::size_t waiting_bytes() const;
   [[nodiscard]] std::size_t bytes_max() const { return bytes_max_; }
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
   [[nodiscard]] std::uint64_t resent() const { return resent_; }

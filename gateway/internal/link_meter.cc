@@ -1,6 +1,7 @@
 #include "gateway/internal/link_meter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::gateway::internal {
 namespace {
@@ -14,35 +15,96 @@ constexpr std::chrono::seconds kReportLengthMax{5};
 
 }  // namespace
 
-void LinkMeter::on_sample(std::uint64_t connection, const StreamSample& sample) {
+void LinkMeter::wake() {
+  if (!is_quiet()) return;
+  quiet_intervals_ = 0;
+  has_flowed_ = false;
+  counted_.reset();
+}
+
+bool LinkMeter::begin_turn(const std::vector<std::uint64_t>& connections) {
+  if (connections.empty() || std::ranges::any_of(streams_, [](const auto& entry) { return entry.second.is_awaited; })) return false;
+  for (const std::uint64_t connection : connections) streams_[connection].is_awaited = true;
+  return true;
+}
+
+bool LinkMeter::is_turn_complete() const {
+  const auto is_awaited = [](const auto& entry) { return entry.second.is_awaited; };
+  return !streams_.empty() && std::ranges::none_of(streams_, is_awaited);
+}
+
+bool LinkMeter::on_sample(std::uint64_t connection, const StreamSample& sample) {
   Stream& stream = streams_[connection];
-  if (stream.last && sample.tcp.segments_sent >= stream.last->tcp.segments_sent) {
-    const std::uint64_t resent = sample.tcp.segments_resent - std::min(sample.tcp.segments_resent, stream.last->tcp.segments_resent);
-    estimator_.on_segments(sample.tcp.segments_sent - stream.last->tcp.segments_sent, resent);
+  if (sample.is_for_report) {
+    stream.held_bytes = sample.tcp.held_bytes;
+    return false;
   }
+  const auto grown = [](std::uint64_t before, std::uint64_t now) { return now - std::min(before, now); };
+  const TcpSample before = stream.last ? stream.last->tcp : TcpSample{};
+  if (stream.last) {
+    estimator_.on_segments(grown(before.segments_sent, sample.tcp.segments_sent), grown(before.segments_resent, sample.tcp.segments_resent));
+  }
+  sent_total_ += grown(before.sent_bytes, sample.tcp.sent_bytes);
+  received_total_ += grown(before.received_bytes, sample.tcp.received_bytes);
   stream.last = sample;
+  return std::exchange(stream.is_awaited, false) && is_turn_complete();
 }
 
-void LinkMeter::note_backlog(std::size_t open_streams, TimePoint now) {
-  const auto has_backlog = [](const auto& entry) { return entry.second.last && entry.second.last->has_backlog; };
-  const auto with_backlog = static_cast<std::size_t>(std::count_if(streams_.begin(), streams_.end(), has_backlog));
-  // A connection may run dry for a moment because its neighbours took the next frame.
-  backlogs_.push_back({now, open_streams > 0 && 4 * with_backlog >= 3 * open_streams});
-  while (now - backlogs_.front().at > kBacklogMemory) backlogs_.pop_front();
+void LinkMeter::on_stream_closed(std::uint64_t connection) {
+  const auto stream = streams_.find(connection);
+  if (stream == streams_.end()) return;
+  held_bytes_ -= std::min(held_bytes_, stream->second.held_bytes);
+  streams_.erase(stream);
 }
 
-bool LinkMeter::was_saturated(TimePoint from, TimePoint to) const {
-  bool is_any = false;
-  for (const Backlog& backlog : backlogs_) {
-    if (backlog.at < from || backlog.at > to) continue;
-    if (!backlog.is_full) return false;
-    is_any = true;
+std::optional<GoodputReport> LinkMeter::end_turn(std::size_t queued_bytes) {
+  Turn turn;
+  turn.waiting_bytes = queued_bytes;
+  std::size_t sampled = 0;
+  std::size_t with_backlog = 0;
+  Duration since_first{};
+  TimePoint first{};
+  for (const auto& [connection, stream] : streams_) {
+    if (!stream.last) continue;
+    if (sampled == 0) first = stream.last->at;
+    ++sampled;
+    since_first += stream.last->at - first;
+    turn.waiting_bytes += stream.last->waiting_bytes;
+    with_backlog += stream.last->waiting_bytes > 0 ? 1 : 0;
   }
-  return is_any;
+  if (sampled == 0) return std::nullopt;
+  turn.at = first + since_first / static_cast<Duration::rep>(sampled);
+  // A connection may run dry for a moment because its neighbours took the next frame.
+  turn.has_backlog = 4 * with_backlog >= 3 * sampled;
+  note_stretch(turn);
+  return take_report(turn.at);
+}
+
+// The connections had more to send all the while when what waited at the begin was more than what went out, and something waits at the end.
+void LinkMeter::note_stretch(const Turn& turn) {
+  if (turn_ && turn.at > turn_->at) {
+    const bool is_full = turn_->has_backlog && turn.has_backlog && turn_->waiting_bytes >= sent_total_ - turn_sent_;
+    stretches_.push_back({turn_->at, turn.at, is_full});
+    while (turn.at - stretches_.front().to > kBacklogMemory) stretches_.pop_front();
+  }
+  turn_ = turn;
+  turn_sent_ = sent_total_;
+}
+
+// False also when nothing is known of a part of that time.
+bool LinkMeter::was_saturated(TimePoint from, TimePoint to) const {
+  TimePoint known_from = from;
+  for (const Stretch& stretch : stretches_) {
+    if (stretch.to <= known_from || stretch.from > to) continue;
+    if (!stretch.is_full || stretch.from > known_from) return false;
+    known_from = stretch.to;
+  }
+  return known_from >= to;
 }
 
 void LinkMeter::on_report(const GoodputReport& report, TimePoint now) {
   if (report.elapsed <= Duration{} || report.elapsed > kReportLengthMax) return;
+  settle_report(now);
   std::chrono::microseconds rtt = heartbeat_rtt_;
   for (const auto& [connection, stream] : streams_) {
     if (stream.last) rtt = std::max(rtt, stream.last->tcp.rtt);
@@ -50,9 +112,22 @@ void LinkMeter::on_report(const GoodputReport& report, TimePoint now) {
   topology::GoodputSample sample;
   sample.length = report.elapsed;
   sample.bytes = report.bytes;
-  sample.is_saturated = was_saturated(now - report.elapsed - rtt - kMeterInterval, now - rtt);
   sample.is_probe = is_probing_;
+  // Queues make the round trip longer, and not the same for all: the bytes left between these two times.
+  report_ = Report{sample, now - report.elapsed - rtt, now - (heartbeat_rtt_.count() > 0 ? std::min(heartbeat_rtt_, rtt) : rtt)};
+}
+
+void LinkMeter::settle_report(TimePoint now) {
+  if (!report_) return;
+  std::uint64_t held = 0;
+  for (const auto& [connection, stream] : streams_) held += stream.held_bytes;
+  topology::GoodputSample& sample = report_->sample;
+  sample.is_saturated = was_saturated(report_->sent_from, report_->sent_to);
+  const std::uint64_t arrived = sample.bytes + held;
+  sample.bytes = arrived - std::min(held_bytes_, arrived);
+  held_bytes_ = held;
   estimator_.on_goodput(sample, now);
+  report_.reset();
 }
 
 void LinkMeter::on_rtt(std::chrono::microseconds rtt, TimePoint now) {
@@ -60,18 +135,14 @@ void LinkMeter::on_rtt(std::chrono::microseconds rtt, TimePoint now) {
   estimator_.on_rtt(rtt, now);
 }
 
-std::optional<GoodputReport> LinkMeter::take_report(std::uint64_t received_total, TimePoint now) {
+std::optional<GoodputReport> LinkMeter::take_report(TimePoint now) {
   const Duration elapsed = now - counted_at_;
   // Woken after a quiet time: the count begins here.
-  const bool begins = !counted_ || (is_quiet() && elapsed > 4 * kMeterInterval);
-  const std::uint64_t bytes = begins ? 0 : received_total - std::min(*counted_, received_total);
-  counted_ = received_total;
+  const bool begins = !counted_;
+  const std::uint64_t bytes = begins ? 0 : received_total_ - std::min(*counted_, received_total_);
+  counted_ = received_total_;
   counted_at_ = now;
-  if (begins) {
-    quiet_intervals_ = 0;
-    has_flowed_ = false;
-    return std::nullopt;
-  }
+  if (begins) return std::nullopt;
   const bool flows = bytes >= kTransferBytesMin;
   quiet_intervals_ = flows ? 0 : std::min(quiet_intervals_ + 1, kQuietIntervals);
   has_flowed_ = (has_flowed_ || flows) && !is_quiet();

@@ -379,7 +379,9 @@ void PeerLink::on_control(std::uint64_t id, std::size_t bytes, const std::shared
   if (message->has_goodput()) {
     const wire::Goodput& goodput = message->goodput();
     const auto elapsed = std::chrono::microseconds(std::min<std::uint64_t>(goodput.elapsed_us(), 60'000'000));
-    return meter_.on_report({elapsed, goodput.bytes()}, Clock::now());
+    meter_.on_report({elapsed, goodput.bytes()}, Clock::now());
+    for (const auto& [index, bulk] : bulk_) bulk.stream->post_sample(true);
+    return;
   }
   if (is_up_) {
     if (shared_.callbacks.on_control) shared_.callbacks.on_control(peer_.site, *message);
@@ -421,7 +423,7 @@ void PeerLink::on_acknowledged(unsigned index, std::uint64_t id, std::uint64_t c
 void PeerLink::on_rtt(std::chrono::microseconds rtt) { meter_.on_rtt(rtt, Clock::now()); }
 
 void PeerLink::on_sampled(unsigned index, std::uint64_t id, const StreamSample& sample) {
-  if (find(index, id) != nullptr) meter_.on_sample(id, sample);
+  if (find(index, id) != nullptr && meter_.on_sample(id, sample)) end_meter_turn();
 }
 
 void PeerLink::on_closed(unsigned index, std::uint64_t id, const Error& reason) {
@@ -447,30 +449,28 @@ void PeerLink::on_closed(unsigned index, std::uint64_t id, const Error& reason) 
 void PeerLink::wake_meter() {
   if (is_metering_ || is_stopped_) return;
   is_metering_ = true;
+  meter_.wake();
   on_meter();
 }
 
-std::uint64_t PeerLink::received_bytes() const {
-  std::uint64_t bytes = totals_.received_bytes;
-  for (const auto& [index, connection] : bulk_) bytes += connection.counters->received.load(std::memory_order_relaxed);
-  return bytes;
+void PeerLink::end_meter_turn() {
+  const auto report = meter_.end_turn(lanes_.waiting_bytes());
+  if (!report || !is_up_) return;
+  wire::PeerMessage message;
+  message.mutable_goodput()->set_elapsed_us(
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(report->elapsed).count()));
+  message.mutable_goodput()->set_bytes(report->bytes);
+  send_control(message);
 }
 
 void PeerLink::on_meter() {
   const TimePoint now = Clock::now();
-  if (const auto report = meter_.take_report(received_bytes(), now); report && is_up_) {
-    wire::PeerMessage message;
-    message.mutable_goodput()->set_elapsed_us(
-        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(report->elapsed).count()));
-    message.mutable_goodput()->set_bytes(report->bytes);
-    send_control(message);
+  std::vector<std::uint64_t> connections;
+  for (const auto& [index, connection] : bulk_) connections.push_back(connection.id);
+  if (meter_.begin_turn(connections)) {
+    for (const auto& [index, connection] : bulk_) connection.stream->post_sample(false);
   }
-  const bool is_sending = lanes_.bytes() > 0;
-  if (is_sending) {
-    meter_.note_backlog(bulk_.size(), now);
-    for (const auto& [index, connection] : bulk_) connection.stream->post_sample();
-  }
-  is_metering_ = is_sending || !meter_.is_quiet();
+  is_metering_ = lanes_.bytes() > 0 || (!meter_.is_quiet() && !bulk_.empty());
   if (!is_metering_) return open_more_streams();
   meter_timer_.expires_at(now + kMeterInterval);
   meter_timer_.async_wait([weak = weak_from_this()](const asio::error_code& error) {

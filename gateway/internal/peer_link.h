@@ -107,9 +107,9 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   void on_sampled(unsigned index, std::uint64_t id, const StreamSample& sample);
   void on_closed(unsigned index, std::uint64_t id, const Error& reason);
 
-  [[nodiscard]] std::uint64_t received_bytes() const;
   void wake_meter();
   void on_meter();
+  void end_meter_turn();
   void open_more_streams();
   void pump();
   void update_up();

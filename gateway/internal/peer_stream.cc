@@ -52,12 +52,12 @@ void PeerStream::post_break_off() {
   asio::post(context(), [self = shared_from_this(), this] { break_off(); });
 }
 
-void PeerStream::post_sample() {
-  asio::post(context(), [self = shared_from_this(), this] {
+void PeerStream::post_sample(bool is_for_report) {
+  asio::post(context(), [self = shared_from_this(), this, is_for_report] {
     if (is_closed()) return;
     const auto tcp = read_tcp_sample(channel()->fd());
-    if (!tcp) return;
-    events_.sampled({*tcp, unsent_bytes() > 0 || channel()->unsent() > 0 || tcp->unsent_bytes > 0});
+    const TcpSample kernel = tcp.value_or(TcpSample{});
+    events_.sampled({kernel, unsent_bytes() + channel()->unsent() + kernel.unsent_bytes, Clock::now(), is_for_report});
   });
 }
 

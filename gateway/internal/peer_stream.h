@@ -57,7 +57,7 @@ class PeerStream final : public RecordStream {
   void post_finish(Error reason, std::optional<wire::PeerMessage> goodbye);
   void post_close(Error reason);
   void post_break_off();
-  void post_sample();
+  void post_sample(bool is_for_report);
 
  private:
   void on_open() override;

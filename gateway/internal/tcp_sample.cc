@@ -16,10 +16,15 @@ std::optional<TcpSample> read_tcp_sample(int fd) {
   TcpSample sample;
   sample.rtt = std::chrono::microseconds(info.tcpi_rtt);
   sample.segments_resent = info.tcpi_total_retrans;
+  sample.held_bytes = std::uint64_t{info.tcpi_sacked} * info.tcpi_snd_mss;
   // Older kernels give a shorter structure.
   if (length >= offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out) {
     sample.segments_sent = info.tcpi_data_segs_out;
     sample.unsent_bytes = info.tcpi_notsent_bytes;
+    sample.received_bytes = info.tcpi_bytes_received;
+  }
+  if (length >= offsetof(tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans) {
+    sample.sent_bytes = info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
   }
   return sample;
 }

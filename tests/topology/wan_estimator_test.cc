@@ -82,7 +82,7 @@ TEST(WanEstimator, WhatWasNotMeasuredIsUnknown) {
   EXPECT_FALSE(estimate.age);
   EXPECT_EQ(estimate.method, EstimateMethod::kNone);
   EXPECT_EQ(estimate.confidence, 0.0);
-  EXPECT_TRUE(estimator.wants_probe(TimePoint{}));
+  EXPECT_TRUE(estimator.estimate(TimePoint{}).wants_probe());
 }
 
 TEST(WanEstimator, OneTransferGivesTheRateWithinFifteenPercentWithoutTheRamp) {
@@ -94,7 +94,7 @@ TEST(WanEstimator, OneTransferGivesTheRateWithinFifteenPercentWithoutTheRamp) {
       EXPECT_NEAR(link.low() / rate, 1.0, 0.15) << rate << " bit/s, RTT " << rtt;
       EXPECT_EQ(link.estimate().method, EstimateMethod::kPassive);
       EXPECT_GT(link.estimate().confidence, 0.5);
-      EXPECT_FALSE(link.estimator().wants_probe(link.now()));
+      EXPECT_FALSE(link.estimate().wants_probe());
     }
   }
 }
@@ -106,7 +106,7 @@ TEST(WanEstimator, ATransferWithinTheRampIsABoundOnly) {
   EXPECT_GT(link.low(), 0.0);
   EXPECT_LT(link.low(), 1000e6);
   EXPECT_EQ(link.estimate().confidence, 0.0);
-  EXPECT_TRUE(link.estimator().wants_probe(link.now()));
+  EXPECT_TRUE(link.estimate().wants_probe());
 }
 
 TEST(WanEstimator, AStepDownIsKnownWhenTheTransferThatMetItEnds) {
@@ -145,6 +145,17 @@ TEST(WanEstimator, ASenderWithoutDataRaisesTheEstimateWhenItGoesFaster) {
   EXPECT_GT(link.low(), 250e6);
 }
 
+TEST(WanEstimator, ABurstOfAnIdleSenderIsNoRate) {
+  Scenario link(200e6, 0.15);
+  link.transfer(100e6);
+  const double known = link.median();
+  for (int burst = 0; burst < 20; ++burst) {
+    link.trickle(0.0, 0.4);
+    link.trickle(658e6, 0.05);
+  }
+  EXPECT_EQ(link.median(), known);
+}
+
 TEST(WanEstimator, NoiseMovesTheEstimateLittleAndIsNoChange) {
   Scenario link(100e6, 0.05, 0.15);
   double least = 1e18;
@@ -169,19 +180,19 @@ TEST(WanEstimator, OneSlowWindowIsAContradictionAndNotYetAChange) {
   link.estimator().on_goodput({milliseconds(50), 100'000, true, false}, link.now());
   EXPECT_NEAR(link.median() / 100e6, 1.0, 0.05);
   EXPECT_TRUE(link.estimate().is_contradicted);
-  EXPECT_TRUE(link.estimator().wants_probe(link.now()));
+  EXPECT_TRUE(link.estimate().wants_probe());
 }
 
 TEST(WanEstimator, AnOldEstimateStaysLosesConfidenceAndWantsAProbe) {
   Scenario link(100e6);
   link.transfer(50e6);
   const double fresh = link.estimate().confidence;
-  EXPECT_FALSE(link.estimator().wants_probe(link.now()));
+  EXPECT_FALSE(link.estimate().wants_probe());
   link.wait(minutes(16));
   EXPECT_NEAR(link.median() / 100e6, 1.0, 0.1);
   EXPECT_LT(link.estimate().confidence, 0.6 * fresh);
   EXPECT_GT(link.estimate().age.value_or(Duration{}), minutes(15));
-  EXPECT_TRUE(link.estimator().wants_probe(link.now()));
+  EXPECT_TRUE(link.estimate().wants_probe());
 }
 
 TEST(WanEstimator, AProbeIsToldApart) {
