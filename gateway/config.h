@@ -212,6 +212,10 @@ Result<GatewayConfig> parse_config(std::string_view text, const std::filesystem:
 SiteId site_id(const GatewayConfig& config, std::string_view name);
 // The gateway's own site.
 SiteId own_site_id(const GatewayConfig& config);
+// Whether the rounds of the run are sparse ones: below a bit, with plain averaging.
+bool is_sparse(const GatewayConfig& config);
+// Of what coding leaves out, the share that is added to the next contribution: less in sparse rounds, in place of outer momentum.
+double residual_share(const GatewayConfig& config);
 // Where the own site connects to reach `peer`: its address, or the own site's `dial` exception.
 Endpoint dial_endpoint(const GatewayConfig& config, SiteId peer);
 SiteSet all_sites(const GatewayConfig& config);

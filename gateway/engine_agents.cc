@@ -115,7 +115,7 @@ wire::AgentMessage Engine::welcome() const {
   welcome->set_solo_steps_max(config.training.solo.steps_max);
   welcome->set_solo_pause_us(static_cast<std::uint64_t>(std::chrono::microseconds(config.training.solo.pause_max).count()));
   welcome->set_round(machine_->record().committed_round.value);
-  welcome->set_error_feedback(config.compression.error_feedback > 0.0);
+  welcome->set_residual_share(static_cast<float>(residual_share(config)));
   // A round takes at most: the wait for the other sites, its deadline, and two attempts to commit.
   const auto longest = config.round.open_grace + config.round.deadline + 2 * config.round.commit_deadline;
   welcome->set_exchange_timeout_us(static_cast<std::uint64_t>(std::chrono::microseconds(longest).count()));

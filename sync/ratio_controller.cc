@@ -46,8 +46,8 @@ double summed_energy(const std::vector<double>& energies) {
   return own + kDeltaCorrelation * (root * root - own);
 }
 
-// How long the last round's bytes take on the links as they are known now; nothing while any of them is not.
-std::optional<double> last_transfer(const RatePlan& last, const std::vector<RateMember>& members) {
+// How long the last round's bytes take on the links as they are known now. A link that no transfer has filled yet sets no pace.
+double last_transfer(const RatePlan& last, const std::vector<RateMember>& members) {
   double seconds = 0.0;
   for (const LinkPlan& link : last.links) {
     double rate = 0.0;
@@ -55,10 +55,9 @@ std::optional<double> last_transfer(const RatePlan& last, const std::vector<Rate
       if (member.site != link.from) continue;
       for (const LinkReport& report : member.report.links) rate = report.to == link.to ? report.low_rate : rate;
     }
-    if (rate <= 0.0) return std::nullopt;
-    seconds = std::max(seconds, 8.0 * link.predicted_bytes / rate);
+    if (rate > 0.0) seconds = std::max(seconds, 8.0 * link.predicted_bytes / rate);
   }
-  return last.links.empty() ? std::nullopt : std::optional(seconds);
+  return seconds;
 }
 
 class Observer {
@@ -121,9 +120,9 @@ class Observer {
       double& known = memory_.grid_encode_seconds;
       known = known > 0.0 ? smoothed(known, encode) : encode;
     }
-    const auto transfer = last_transfer(memory_.opened.plan, members_);
-    if (!transfer || exchange <= 0.0) return;
-    memory_.overheads.push_back(std::max(0.0, exchange - *transfer));
+    if (memory_.opened.plan.links.empty() || exchange <= 0.0) return;
+    // Chunks are sent while others are coded: of the two times the longer one counts.
+    memory_.overheads.push_back(std::max(0.0, exchange - std::max(encode, last_transfer(memory_.opened.plan, members_))));
     if (memory_.overheads.size() > kOverheadsKept) memory_.overheads.erase(memory_.overheads.begin());
   }
 
@@ -205,6 +204,7 @@ void RatioController::learn(RoundId round, const RateDecision& opened, const std
   const Observer energies(memory_, policy_, members, values, chunks);
   std::array<std::optional<MemberMemory>, kSitesMax> learned;
   std::vector<compression::SiteSketch> sketches;
+  const double kept_energy = policy_.residual_share * policy_.residual_share;
   const bool is_coded = is_grid_codec(opened.codec) && opened.step > 0.0F;
   for (const RateMember& member : members) {
     const auto delta = energies.delta_energy(member);
@@ -214,7 +214,8 @@ void RatioController::learn(RoundId round, const RateDecision& opened, const std
     if (!is_coded) continue;
     const double scale = member.weight_scale;
     known.predicted_bits = compression::predict_bits(*member.sketch, opened.step, scale);
-    known.residual_energy = scale * scale * compression::residual_mean_square(*member.sketch, static_cast<double>(opened.step) / scale);
+    const double left_out = compression::residual_mean_square(*member.sketch, static_cast<double>(opened.step) / scale);
+    known.residual_energy = kept_energy * scale * scale * left_out;
     sketches.push_back({member.sketch.get(), scale});
   }
   memory_.round = round;

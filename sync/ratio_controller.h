@@ -27,6 +27,7 @@ struct RatePolicy {
   double min_bits = 1.0;
   double max_bits = 8.0;
   RateRegime regime = RateRegime::kDense;
+  double residual_share = 1.0;  // of what coding leaves out, that goes into the next contribution
   std::uint32_t warmup_rounds = 0;  // first rounds, at kWarmupBits
   double time_share = 0.1;          // of the inner steps' time that an exchange may take
   Duration time_budget{};           // time of an exchange, in place of time_share; 0 = not set

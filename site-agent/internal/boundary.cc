@@ -300,7 +300,7 @@ void Boundary::contribute(TimePoint deadline) {
     const std::span<float> delta = std::span(chunk_).first(parts_.manifest->chunk_values(chunk).count());
     take_delta(chunk, 0, delta);
     const Status status =
-        session.state().encode(chunk, delta, opened.weight, opened.step, opened.codec, session.welcome()->has_error_feedback, frame);
+        session.state().encode(chunk, delta, opened.weight, opened.step, opened.codec, session.welcome()->residual_share, frame);
     if (!status) {
       // The round goes on without this site, and its update takes the place of the bad parameters.
       if (status.error().code != ErrorCode::kNonFinite || check_finite()) parts_.status->report(status.error());

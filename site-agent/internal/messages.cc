@@ -45,7 +45,10 @@ Result<GatewayMessage> convert(const wire::AgentWelcome& from) {
   to.solo_steps_max = from.solo_steps_max();
   to.solo_pause = from_us(from.solo_pause_us());
   to.round = from.round();
-  to.has_error_feedback = from.error_feedback();
+  if (!(from.residual_share() >= 0.0F && from.residual_share() <= 1.0F)) {
+    return fail(ErrorCode::kAgentProtocol, "read welcome", fmt::format("residual share {}", from.residual_share()));
+  }
+  to.residual_share = from.residual_share();
   to.exchange_timeout = from_us(from.exchange_timeout_us());
   to.initial_weight = from.initial_weight();
   to.probe_window = from_us(from.probe_window_us());

@@ -29,7 +29,7 @@ struct Welcome {
   std::uint64_t solo_steps_max = 0;  // 0: no bound
   Duration solo_pause{};
   std::uint64_t round = 0;
-  bool has_error_feedback = true;
+  float residual_share = 1.0F;
   Duration exchange_timeout{};
   float initial_weight = 1.0F;
   Duration probe_window{};  // 0: the ranks do not probe

@@ -79,7 +79,7 @@ void ShardState::set_chunk(ChunkId chunk, std::uint64_t round, std::span<const f
   refresh_digest(chunk);
 }
 
-Status ShardState::encode(ChunkId chunk, std::span<const float> delta, float weight, float step, std::uint8_t codec, bool keeps_residual,
+Status ShardState::encode(ChunkId chunk, std::span<const float> delta, float weight, float step, std::uint8_t codec, float residual_share,
                           ByteVector& out) {
   const std::span<float> residual = section(residual_, chunk);
   const std::span<float> before = section(residual_before_, chunk);
@@ -87,7 +87,8 @@ Status ShardState::encode(ChunkId chunk, std::span<const float> delta, float wei
   std::copy(residual.begin(), residual.end(), before.begin());
   has_contributed_[slot(chunk)] = 1;
   SLUICE_CHECK_OK(encode_with(static_cast<Codec>(codec), delta, weight, residual, step, chunk, out));
-  if (!keeps_residual) std::fill(residual.begin(), residual.end(), 0.0F);
+  if (residual_share == 1.0F) return {};
+  for (float& value : residual) value *= residual_share;
   return {};
 }
 

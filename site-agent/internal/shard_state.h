@@ -42,8 +42,9 @@ class ShardState {
   void set_chunk(ChunkId chunk, std::uint64_t round, std::span<const float> parameters, std::span<const float> momentum,
                  std::span<const float> residual);
 
-  // Codes the chunk's contribution; `out` is replaced by the frame. Errors: kNonFinite, kInvalidArgument (codec, step).
-  Status encode(ChunkId chunk, std::span<const float> delta, float weight, float step, std::uint8_t codec, bool keeps_residual,
+  // Codes the chunk's contribution; `out` is replaced by the frame. `residual_share`, 0 to 1: of what coding leaves out, kept for the next
+  // one. Errors: kNonFinite, kInvalidArgument (codec, step).
+  Status encode(ChunkId chunk, std::span<const float> delta, float weight, float step, std::uint8_t codec, float residual_share,
                 ByteVector& out);
   void settle();
   void undo();

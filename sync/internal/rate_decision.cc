@@ -117,12 +117,22 @@ void RateDecider::set_budget() {
   RatePlan& plan = decision_.plan;
   plan.overhead_seconds = topology::kShardedRoundTrips * matrix_.rtt_max();
   if (!memory_.overheads.empty()) {
-    // The least of the last rounds: one that was held up says nothing of the next.
-    plan.overhead_seconds = std::max(*std::min_element(memory_.overheads.begin(), memory_.overheads.end()), matrix_.rtt_max());
+    // Less than the middle one: a round that was held up says nothing of the next, and one of four is lucky.
+    std::vector<double> sorted = memory_.overheads;
+    std::sort(sorted.begin(), sorted.end());
+    plan.overhead_seconds = std::max(sorted[(sorted.size() - 1) / 2], matrix_.rtt_max());
   }
   if (!policy_.is_auto) return;
   plan.budget_seconds = policy_.time_budget > Duration{} ? to_seconds(policy_.time_budget) : policy_.time_share * compute_seconds();
   available_seconds_ = std::max(plan.budget_seconds - plan.overhead_seconds, kTransferShareMin * plan.budget_seconds);
+}
+
+// What a round takes beside its transfer, as the last ones have shown: the least is what can be counted on, this is what to expect.
+double RateDecider::usual_overhead() const {
+  std::vector<double> sorted = memory_.overheads;
+  if (sorted.empty()) return decision_.plan.overhead_seconds;
+  std::sort(sorted.begin(), sorted.end());
+  return 0.5 * (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]);
 }
 
 double RateDecider::floor_bits() const {
@@ -319,10 +329,10 @@ void RateDecider::fill_links() {
   RatePlan& plan = decision_.plan;
   plan.target_bits = bits_.mean();
   plan.update_bits = bits_.update;
-  if (are_all_rates_known_) {
-    const bool is_coded = is_grid();
-    const double encode = is_coded ? memory_.grid_encode_seconds : 0.0;
-    plan.predicted_seconds = plan.overhead_seconds + std::max(encode, model_.transfer_seconds(bits_, shares_, matrix_));
+  // Links that are not known do not count: no transfer has filled them, so that the time of past rounds has what they need.
+  if (are_all_rates_known_ || !memory_.overheads.empty()) {
+    const double encode = is_grid() ? memory_.grid_encode_seconds : 0.0;
+    plan.predicted_seconds = usual_overhead() + std::max(encode, model_.transfer_seconds(bits_, shares_, matrix_));
   }
   for (std::size_t from = 0; from < members_.size(); ++from) {
     for (std::size_t to = 0; to < members_.size(); ++to) {

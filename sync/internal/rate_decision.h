@@ -35,6 +35,7 @@ class RateDecider {
   void set_bits(double target, RateReason reason, std::string text);
   [[nodiscard]] bool fits_budgets(const RateBits& bits) const;
   [[nodiscard]] double floor_bits() const;
+  [[nodiscard]] double usual_overhead() const;
   [[nodiscard]] double link_rate(std::size_t from, std::size_t to) const;
   [[nodiscard]] double held_rate(SiteId from, SiteId to, double reported) const;
   [[nodiscard]] double compute_seconds() const;

@@ -225,6 +225,24 @@ TEST(ConfigShared, HostileTextIsCappedAndEscaped) {
 }
 
 // A directory with certificates and a configuration file, removed at the end.
+// The residual was carried whole in sparse rounds as well.
+TEST(Config, SparseRoundsCarryLessOfTheResidual) {
+  const auto share_with = [](const std::string& settings) {
+    const auto config = parse_config(minimal_config() + settings, "b.yaml");
+    EXPECT_TRUE(config) << config.error().to_string();
+    return config ? residual_share(*config) : -1.0;
+  };
+  const std::string average = "training: {outer: {rule: average}}\n";
+  EXPECT_EQ(share_with(""), 1.0);
+  EXPECT_EQ(share_with("compression: {min_bits: 0.3}\n"), 1.0) << "outer momentum: dense";
+  EXPECT_EQ(share_with("compression: {min_bits: 0.3}\n" + average), 0.95);
+  EXPECT_EQ(share_with("compression: {regime: sparse}\n" + average), 0.95);
+  EXPECT_EQ(share_with("compression: {mode: fixed, bits: 0.5}\n" + average), 0.95);
+  EXPECT_EQ(share_with("compression: {mode: fixed, bits: 2}\n" + average), 1.0);
+  EXPECT_EQ(share_with("compression: {error_feedback: 0.5}\n"), 0.5);
+  EXPECT_EQ(share_with("compression: {error_feedback: 0}\n"), 0.0);
+}
+
 class ConfigFiles : public testing::Test {
  protected:
   ConfigFiles() {

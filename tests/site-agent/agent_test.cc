@@ -260,24 +260,33 @@ TEST(Agent, SkippedContributionGivesItsResidualBack) {
   EXPECT_EQ(frames[0], frames[1]);  // a kept residual would have made 0.6 of it, and a 1 on the grid
 }
 
-TEST(Agent, ResidualOfACountedContributionReachesTheNextRound) {
+// Rounds with a delta of 0.3 and a step of 1, each as the agent must code it.
+void expect_contributions(float residual_share, const std::vector<float>& expected) {
   FakeGateway gateway;
+  gateway.welcome.set_residual_share(residual_share);
   Trainer trainer(gateway, 100);
   const auto connection = trainer.start(gateway);
-  const std::vector<float> global = trainer.tensor;
-  for (const float expected : {0.0F, 1.0F}) {
+  for (const float each : expected) {
+    const std::vector<float> global = trainer.tensor;
     for (std::size_t index = 0; index < 100; ++index) trainer.tensor[index] = global[index] - 0.3F;
     auto result = trainer.step();
     const std::uint64_t round = connection->read().ready().round();
     connection->send(test::opened(round, kGrid, 1.0F));
     const FakeFrame frame = connection->read_frame();
-    EXPECT_EQ(decode(frame.frame), std::vector<float>(100, expected));
+    EXPECT_EQ(decode(frame.frame), std::vector<float>(100, each)) << "round " << round;
     connection->send_frame(envelope(FrameRole::kUpdate, round, 0, kSiteBit), frame.frame);
     connection->send(test::committed(round, kSiteBit, 1.0F, true));
     connection->read();
     EXPECT_EQ(result.get().outcome, StepOutcome::kCommitted);
-    EXPECT_EQ(trainer.tensor[0], global[0] - expected);
+    EXPECT_EQ(trainer.tensor[0], global[0] - each);
   }
+}
+
+TEST(Agent, ResidualOfACountedContributionReachesTheNextRound) { expect_contributions(1.0F, {0.0F, 1.0F}); }
+
+TEST(Agent, OfTheResidualOnlyTheGatewaysShareReachesTheNextRound) {
+  expect_contributions(0.5F, {0.0F, 0.0F, 1.0F});
+  expect_contributions(0.0F, {0.0F, 0.0F, 0.0F, 0.0F});
 }
 
 TEST(Agent, LeftOutContributionIsDiscardedAndTheOthersUpdateIsTaken) {

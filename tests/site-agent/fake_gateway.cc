@@ -119,7 +119,7 @@ FakeGateway::FakeGateway() {
   welcome.set_outer_rule(0);
   welcome.set_outer_learning_rate(1.0F);
   welcome.set_solo_steps_max(0);
-  welcome.set_error_feedback(true);
+  welcome.set_residual_share(1.0F);
   welcome.set_exchange_timeout_us(20'000'000);
   welcome.set_initial_weight(1.0F);
   listen();
