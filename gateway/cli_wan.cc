@@ -19,6 +19,8 @@
 namespace sluice::gateway {
 namespace {
 
+using Pointer = nlohmann::json::json_pointer;
+
 constexpr std::chrono::milliseconds kPollInterval{200};
 constexpr int kPollsMax = 450;  // 90 s: the longest window and its answer
 
@@ -39,9 +41,13 @@ int ask_show(const AdminQuestion& question) {
   return answer ? show(question, *answer) : report_admin_error(answer.error());
 }
 
+std::uint64_t probes_ended(const nlohmann::json& answer) { return answer.value(Pointer("/probe/ended"), std::uint64_t{0}); }
+
 int ask_probe(const ProbeQuestion& question) {
   const auto endpoint = admin_endpoint(question);
   if (!endpoint) return report_admin_error(endpoint.error());
+  const auto before = fetch_admin_json(*endpoint, "/api/v1/wan");
+  if (!before) return report_admin_error(before.error());
   const auto started = post_admin_command(*endpoint, fmt::format("/api/v1/wan/probe?peer={}", question.peer));
   if (!started) return report_admin_error(started.error());
   asio::io_context context;
@@ -51,10 +57,10 @@ int ask_probe(const ProbeQuestion& question) {
     timer.wait();
     const auto answer = fetch_admin_json(*endpoint, "/api/v1/wan");
     if (!answer) return report_admin_error(answer.error());
-    const auto& probe = answer->value("probe", nlohmann::json::object());
-    if (probe.value("running", false)) continue;
-    fmt::print(stderr, "{}\n", probe.value("text", std::string()));
-    return show(question, *answer);
+    if (probes_ended(*answer) == probes_ended(*before)) continue;
+    fmt::print(stderr, "{}\n", answer->value(Pointer("/probe/text"), std::string()));
+    const int shown = show(question, *answer);
+    return answer->value(Pointer("/probe/complete"), false) ? shown : kExitFailed;
   }
   fmt::print(stderr, "the probe has not ended within {} s\n", (kPollInterval * kPollsMax).count() / 1000);
   return kExitFailed;

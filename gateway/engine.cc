@@ -45,10 +45,8 @@ sync::RoundConfig machine_config(const GatewayConfig& config) {
   result.rate.time_share = config.compression.time_share;
   result.rate.time_budget = config.compression.time_budget;
   // Chosen for the run: sparse rounds go with plain averaging, dense ones with outer momentum.
-  const bool is_sparse = config.compression.regime == Regime::kSparse ||
-                         (config.compression.regime == Regime::kAuto && config.compression.min_bits < 1.0 &&
-                          config.training.outer.rule == OuterRule::kAverage);
-  result.rate.regime = is_sparse ? sync::RateRegime::kSparse : sync::RateRegime::kDense;
+  result.rate.regime = is_sparse(config) ? sync::RateRegime::kSparse : sync::RateRegime::kDense;
+  result.rate.residual_share = residual_share(config);
   return result;
 }
 
@@ -111,8 +109,10 @@ Engine::Engine(EngineParts parts)
       routes_(self_, sites_, parts_.config.wan.relay),
       group_(parts_.config.agents.ranks),
       history_(site_names(parts_.config)),
+      probe_schedule_(self_),
       timer_(parts_.loop),
       publish_timer_(parts_.loop),
+      probe_timer_(parts_.loop),
       started_at_(std::chrono::system_clock::now()) {
   sync::RoundRecord recovered = recover(parts_.journal, sites_, commits_);
   newest_epoch_ = recovered.epoch;
@@ -185,6 +185,7 @@ Status Engine::start() {
            parts_.config.run.name, sites_, parts_.config.round.quorum, group_.ranks(), machine_->record().committed_round);
   publish();
   on_timer();
+  arm_probe_timer();
   return {};
 }
 
@@ -192,6 +193,7 @@ void Engine::stop() {
   is_stopped_ = true;
   timer_.cancel();
   publish_timer_.cancel();
+  probe_timer_.cancel();
   prober_->stop();
   agents_->stop();
   links_->stop();

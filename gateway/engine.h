@@ -42,6 +42,7 @@
 #include "gateway/tls_context.h"
 #include "gateway/wan_prober.h"
 #include "sync/round_machine.h"
+#include "topology/wan_probe_schedule.h"
 
 namespace sluice::gateway {
 
@@ -174,6 +175,8 @@ class Engine {
   void take_wan_report(const sync::Proposal& proposal);
   WanProberHooks prober_hooks();
   void probe(const std::string& peer);
+  void arm_probe_timer();
+  void probe_by_schedule(TimePoint now);
 
   // ---- for people (engine_status.cc) ----
   void mark_changed();
@@ -196,11 +199,14 @@ class Engine {
   AgentGroup group_;
   RoundHistory history_;
   std::unique_ptr<WanProber> prober_;
+  topology::WanProbeSchedule probe_schedule_;
+  std::uint64_t rounds_measured_ = 0;  // that this site took part in
 
   std::deque<sync::Event> events_;
   bool is_feeding_ = false;
   asio::steady_timer timer_;
   asio::steady_timer publish_timer_;
+  asio::steady_timer probe_timer_;
   bool is_publish_armed_ = false;
   bool is_stopped_ = false;
 

@@ -11,6 +11,8 @@
 namespace sluice::gateway {
 namespace {
 
+constexpr std::chrono::seconds kProbeCheckInterval{1};
+
 double to_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 sync::LinkReport report_of(SiteId peer, const topology::LinkEstimate& estimate) {
@@ -92,6 +94,7 @@ void Engine::note_finished(const sync::RoundRecord& record, double contribution_
   const auto parameters = static_cast<double>(group_.parameters());
   // Only what this site took part in tells how long things take.
   if (contribution_bits > 0.0 && times_.opened && parameters > 0.0) {
+    ++rounds_measured_;
     measured_.measured_round = record.round;
     measured_.contribution_bits = contribution_bits;
     const auto update = update_bytes_.find(record.counted.bits);
@@ -172,6 +175,8 @@ void Engine::publish_wan(StatusSnapshot& snapshot) const {
   }
   snapshot.probe = with_names(prober_->describe());
   snapshot.is_probing = prober_->is_running();
+  snapshot.probes_ended = prober_->ended_count();
+  snapshot.was_probe_complete = prober_->was_complete();
 }
 
 // ---- probes
@@ -189,7 +194,43 @@ WanProberHooks Engine::prober_hooks() {
   };
   hooks.set_probing = [this](SiteId peer, bool is_probing) { links_->set_probing(peer, is_probing); };
   hooks.is_round_running = [this] { return machine_->record().is_running(); };
+  hooks.ended = [this](SiteId peer, topology::ProbeEnd how) {
+    log_info("wan", "probe: {}", with_names(prober_->describe()));
+    probe_schedule_.on_ended(peer, how, link_sent_bytes(peer), Clock::now());
+    mark_changed();
+  };
   return hooks;
+}
+
+// The rates are needed where the bits follow them. Rounds come first: only between them is a link probed.
+void Engine::arm_probe_timer() {
+  if (parts_.config.compression.mode != CompressionMode::kAuto) return;
+  probe_timer_.expires_after(kProbeCheckInterval);
+  probe_timer_.async_wait([this](const asio::error_code& error) {
+    if (error || is_stopped_) return;
+    probe_by_schedule(Clock::now());
+    arm_probe_timer();
+  });
+}
+
+void Engine::probe_by_schedule(TimePoint now) {
+  if (machine_->record().is_running() || prober_->is_running() || prober_->is_serving(now)) return;
+  std::vector<topology::ProbeCandidate> candidates;
+  for (const SiteId peer : live_peers()) {
+    const topology::LinkEstimate estimate = links_->estimate(peer);
+    topology::ProbeCandidate candidate;
+    candidate.peer = peer;
+    candidate.is_unmeasured = estimate.is_unknown || estimate.is_stale;
+    candidate.is_doubtful = estimate.is_contradicted || (plan_.limit_from == self_ && plan_.limit_to == peer);
+    candidate.sent_bytes = link_sent_bytes(peer);
+    if (estimate.rate) candidate.probe_bytes = prober_->expected_bytes(estimate.rate->p50);
+    candidates.push_back(candidate);
+  }
+  const auto choice = probe_schedule_.choose(candidates, rounds_measured_, now);
+  if (!choice) return;
+  log_info("wan", "probing the link to {}: {}", name(choice->peer), topology::probe_reason_text(choice->reason));
+  if (!prober_->start(choice->peer, now)) probe_schedule_.on_ended(choice->peer, topology::ProbeEnd::kRefused, 0, now);
+  mark_changed();
 }
 
 void Engine::post_probe(const std::string& peer) {
@@ -202,8 +243,8 @@ void Engine::probe(const std::string& peer) {
   for (std::uint16_t site = 0; site < sites_; ++site) {
     if (SiteId(site) == self_ || name(SiteId(site)) != peer) continue;
     const Status started = prober_->start(SiteId(site), Clock::now());
-    if (!started) log_warning("wan", "{} is not probed: {}", peer, started.error().detail);
     mark_changed();
+    if (!started) log_warning("wan", "{} is not probed: {}", peer, started.error().detail);
     return;
   }
   log_warning("wan", "no site `{}` to probe", peer);

@@ -176,7 +176,10 @@ json wan_to_json(const StatusSnapshot& snapshot) {
   for (const WanPathStatus& path : snapshot.paths) paths.push_back(path_to_json(path));
   return json{{"site", snapshot.site},
               {"paths", std::move(paths)},
-              {"probe", {{"running", snapshot.is_probing}, {"text", snapshot.probe}}}};
+              {"probe", {{"running", snapshot.is_probing},
+                {"text", snapshot.probe},
+                {"ended", snapshot.probes_ended},
+                {"complete", snapshot.was_probe_complete}}}};
 }
 
 json topology_to_json(const StatusSnapshot& snapshot) {

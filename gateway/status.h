@@ -202,6 +202,8 @@ struct StatusSnapshot {
   std::vector<WanPathStatus> paths;  // all directed links of the run, as far as the sites have told
   std::string probe;                 // the active probe that runs, or how the last one ended; empty when there was none
   bool is_probing = false;
+  std::uint64_t probes_ended = 0;
+  bool was_probe_complete = false;  // the last one
   std::vector<AgentStatus> agents;
   std::shared_ptr<const TopologyStatus> topology;  // shared between snapshots
   std::vector<SiteStatus> sites;            // in the configuration's order, this one included

@@ -29,7 +29,11 @@ WanProber::WanProber(asio::io_context& loop, std::chrono::milliseconds window, W
 
 Status WanProber::start(SiteId peer, TimePoint now) {
   const auto refuse = [this, peer](const char* why) {
-    if (!running_) text_ = fmt::format("site {} is not probed: {}", peer, why);
+    if (!running_) {
+      text_ = fmt::format("site {} is not probed: {}", peer, why);
+      ++ended_;
+      was_complete_ = false;
+    }
     return fail(ErrorCode::kUnavailable, "probe link", why);
   };
   if (running_) return refuse("another probe of this site runs");
@@ -47,6 +51,11 @@ Status WanProber::start(SiteId peer, TimePoint now) {
   timer_.cancel();
   running_.reset();
   return refuse("the link is down");
+}
+
+std::uint64_t WanProber::expected_bytes(double rate) const {
+  const double bytes = rate / 8.0 * std::chrono::duration<double>(window_).count();
+  return static_cast<std::uint64_t>(std::min(bytes, static_cast<double>(kProbeBytesMax)));
 }
 
 void WanProber::answer(SiteId to, std::uint64_t id, std::uint32_t kind, const std::string& reason) {
@@ -81,7 +90,7 @@ Status WanProber::on_message(SiteId from, const wire::Probe& message, TimePoint 
       return {};
     case kRefused:
       if (running_ && running_->peer == from && running_->id == message.id()) {
-        end(fmt::format("site {} refused: {}", from, message.reason().substr(0, 100)));
+        end(fmt::format("site {} refused: {}", from, message.reason().substr(0, 100)), topology::ProbeEnd::kRefused);
       }
       return {};
     case kEnded:
@@ -95,8 +104,8 @@ Status WanProber::on_message(SiteId from, const wire::Probe& message, TimePoint 
 void WanProber::fill(TimePoint now) {
   if (!running_) return;
   if (now >= running_->ends_at || running_->bytes >= kProbeBytesMax) {
-    end(running_->is_granted ? fmt::format("site {}: {:.1f} MB sent", running_->peer, static_cast<double>(running_->bytes) / 1e6)
-                             : fmt::format("site {} did not answer", running_->peer));
+    if (!running_->is_granted) return end(fmt::format("site {} did not answer", running_->peer), topology::ProbeEnd::kRefused);
+    end(fmt::format("site {}: {:.1f} MB sent", running_->peer, static_cast<double>(running_->bytes) / 1e6), topology::ProbeEnd::kComplete);
     return;
   }
   if (running_->is_granted) {
@@ -126,7 +135,7 @@ void WanProber::arm() {
   });
 }
 
-void WanProber::end(const std::string& text) {
+void WanProber::end(const std::string& text, topology::ProbeEnd how) {
   timer_.cancel();
   const Running ended = *std::exchange(running_, std::nullopt);
   if (ended.is_granted) {
@@ -135,15 +144,19 @@ void WanProber::end(const std::string& text) {
     answer(ended.peer, ended.id, kEnded, "");
   }
   text_ = text;
+  ++ended_;
+  was_complete_ = how == topology::ProbeEnd::kComplete;
+  if (hooks_.ended) hooks_.ended(ended.peer, how);
 }
 
 void WanProber::on_round_opened() {
   if (!running_) return;
-  end(fmt::format("site {}: given up for a round after {:.1f} MB", running_->peer, static_cast<double>(running_->bytes) / 1e6));
+  end(fmt::format("site {}: given up for a round after {:.1f} MB", running_->peer, static_cast<double>(running_->bytes) / 1e6),
+      topology::ProbeEnd::kInterrupted);
 }
 
 void WanProber::on_peer_down(SiteId peer) {
-  if (running_ && running_->peer == peer) end(fmt::format("site {}: the link went down", peer));
+  if (running_ && running_->peer == peer) end(fmt::format("site {}: the link went down", peer), topology::ProbeEnd::kInterrupted);
   if (serving_ && serving_->peer == peer) serving_.reset();
 }
 

@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "gateway/frame_record.h"
 #include "proto/peer.pb.h"
+#include "topology/wan_probe_schedule.h"
 
 namespace sluice::gateway {
 
@@ -29,6 +30,7 @@ struct WanProberHooks {
   std::function<void(SiteId)> discard_queued;            // probe frames that are not on their way yet
   std::function<void(SiteId, bool is_probing)> set_probing;  // what is counted from now on is a probe, or is none
   std::function<bool()> is_round_running;
+  std::function<void(SiteId, topology::ProbeEnd)> ended;  // a probe that start() began, refused ones too; may be empty
 };
 
 class WanProber {
@@ -37,6 +39,8 @@ class WanProber {
 
   // Asks the peer and begins when it agrees. kUnavailable: a round or another probe runs, or the link is down.
   Status start(SiteId peer, TimePoint now);
+  // What a probe of a link of this rate (bits per second) sends.
+  [[nodiscard]] std::uint64_t expected_bytes(double rate) const;
   Status on_message(SiteId from, const wire::Probe& message, TimePoint now);
   // Whether a probe frame of this site is one that was agreed on.
   [[nodiscard]] bool expects_frames(SiteId from) const { return serving_ && serving_->peer == from; }
@@ -45,6 +49,11 @@ class WanProber {
   void stop();
 
   [[nodiscard]] bool is_running() const { return running_.has_value(); }
+  // Whether another site is probing the link to here.
+  [[nodiscard]] bool is_serving(TimePoint now) const { return serving_ && now < serving_->ends_at; }
+  // Asked for or refused here, up to the end: to tell one answer from the one before. And whether the last went its full length.
+  [[nodiscard]] std::uint64_t ended_count() const { return ended_; }
+  [[nodiscard]] bool was_complete() const { return was_complete_; }
   // One line for people: what runs, or how the last one ended; empty when there was none.
   [[nodiscard]] const std::string& describe() const { return text_; }
 
@@ -64,7 +73,7 @@ class WanProber {
   };
 
   void fill(TimePoint now);
-  void end(const std::string& text);
+  void end(const std::string& text, topology::ProbeEnd how);
   void arm();
   void answer(SiteId to, std::uint64_t id, std::uint32_t kind, const std::string& reason);
 
@@ -76,6 +85,8 @@ class WanProber {
   std::optional<Serving> serving_;
   std::uint64_t next_id_ = 1;
   std::string text_;
+  std::uint64_t ended_ = 0;
+  bool was_complete_ = false;
 };
 
 }  // namespace sluice::gateway
