@@ -70,6 +70,7 @@ std::vector<WanCase> all_cases() {
   std::vector<WanCase> cases = link_use_cases();
   for (auto& each : estimate_cases()) cases.push_back(std::move(each));
   for (auto& each : training_cases()) cases.push_back(std::move(each));
+  for (auto& each : loss_cases()) cases.push_back(std::move(each));
   return cases;
 }
 
@@ -98,6 +99,7 @@ int run(int argc, char** argv) {
   app.add_option("--congestion", options.congestion, "TCP congestion control")->check(CLI::IsMember({"bbr", "cubic"}));
   app.add_option("--scenarios", options.scenarios, "JSON file with measured WANs for the rows `scenario`")->check(CLI::ExistingFile);
   app.add_option("--scenario-scale", options.scenario_scale, "Their rates are divided by this")->check(CLI::PositiveNumber);
+  app.add_option("--python", options.python, "Interpreter with torch, for the rows `loss`");
   app.add_option("--program", options.program, "The program sluice");
   app.add_option("--agent", agent.gateway)->group("");
   app.add_option("--site", agent.site)->group("");

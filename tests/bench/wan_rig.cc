@@ -118,6 +118,7 @@ Status WanRig::start_gateways() {
   fleet.sites = options_.sites;
   fleet.emulator = wan_.get();
   SLUICE_TRY(fleet_, support::GatewayFleet::start(std::move(fleet)));
+  if (options_.values == 0) return {};
   SLUICE_TRY(team_, AgentTeam::start(*fleet_, options_.self, options_.sites, options_.values, options_.directory));
   return {};
 }

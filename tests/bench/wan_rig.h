@@ -26,7 +26,7 @@ struct RigOptions {
   std::string program;  // `sluice`
   std::filesystem::path directory;
   std::uint16_t sites = 2;
-  std::uint64_t values = 0;     // fp32 parameters
+  std::uint64_t values = 0;     // fp32 parameters of the synthetic training processes; 0 = none of these
   support::FleetOptions fleet;  // program, directory, sites and emulator are filled in
   std::uint64_t seed = 1;
 };
@@ -83,7 +83,7 @@ class WanRig {
 
   // Before the gateways run. kNotFound without iperf3.
   Result<double> iperf(SiteId from, SiteId to, const IperfPlan& plan);
-  // Gateways and agents; then rounds.
+  // Gateways and synthetic training processes; then rounds.
   Status start_gateways();
   Result<TeamRound> round();
   // A round, and what the gateways say of it afterwards.

@@ -25,6 +25,7 @@ struct WanBenchOptions {
   std::string congestion = "bbr";
   std::string scenarios;         // JSON file with measured WANs: [{"name", "sites", "gbps", "rtt_ms"}]; empty = none given
   double scenario_scale = 20.0;  // their rates are divided by this
+  std::string python = "/usr/bin/python3";  // with torch, for the rows `loss`
 };
 
 struct WanRow {
@@ -46,6 +47,8 @@ struct WanCase {
 std::vector<WanCase> link_use_cases();
 // A link's estimate after one round, against what iperf3 gets.
 std::vector<WanCase> estimate_cases();
+// The loss of a real training (needs an interpreter with torch) while a link steps down and up.
+std::vector<WanCase> loss_cases();
 // Rounds in automatic mode: a link's bandwidth steps down and up; one site is slow; measured WANs against the plan.
 std::vector<WanCase> training_cases();
 

@@ -44,7 +44,7 @@ RigOptions auto_options(const WanCase& self, const WanBenchOptions& options) {
   RigOptions rig = rig_options(self, options, kValues);
   rig.sites = kSites;
   rig.fleet.compression =
-      fmt::format("{{mode: auto, bits: 3, min_bits: 1, max_bits: 8, warmup_rounds: 1, time_budget: {:.0f}ms}}", kBudgetSeconds * 1000);
+      fmt::format("{{mode: auto, bits: 3, min_bits: 1, max_bits: 12, warmup_rounds: 1, time_budget: {:.0f}ms}}", kBudgetSeconds * 1000);
   return rig;
 }
 
