@@ -21,7 +21,7 @@ constexpr double kSmoothing = 0.5;  // share of the newest measurement in a corr
 constexpr double kCorrectionMin = 0.5;
 constexpr double kCorrectionMax = 2.0;
 constexpr double kExcessMax = 4.0;  // bits, either way
-constexpr std::size_t kOverheadsKept = 4;
+constexpr std::size_t kOverheadsKept = 8;
 // Guards. Residual over delta, both summed over the sites: harmless runs stay below 1.5, those that lose are at 3.7 and above.
 constexpr double kResidualHigh = 2.0;
 constexpr double kResidualLow = 1.5;

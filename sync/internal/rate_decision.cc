@@ -117,10 +117,10 @@ void RateDecider::set_budget() {
   RatePlan& plan = decision_.plan;
   plan.overhead_seconds = topology::kShardedRoundTrips * matrix_.rtt_max();
   if (!memory_.overheads.empty()) {
-    // Less than the middle one: a round that was held up says nothing of the next, and one of four is lucky.
+    // A low one, not the least: rounds that were held up say nothing of the next, and one may have been lucky.
     std::vector<double> sorted = memory_.overheads;
     std::sort(sorted.begin(), sorted.end());
-    plan.overhead_seconds = std::max(sorted[(sorted.size() - 1) / 2], matrix_.rtt_max());
+    plan.overhead_seconds = std::max(sorted[(sorted.size() - 1) / 4], matrix_.rtt_max());
   }
   if (!policy_.is_auto) return;
   plan.budget_seconds = policy_.time_budget > Duration{} ? to_seconds(policy_.time_budget) : policy_.time_share * compute_seconds();
