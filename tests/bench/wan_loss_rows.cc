@@ -19,10 +19,10 @@ constexpr std::uint16_t kSites = 3;
 constexpr double kFastMbit = 6.0;
 constexpr double kSlowMbit = 1.5;
 constexpr std::chrono::milliseconds kDelay{20};  // one way
-constexpr unsigned kRounds = 36;
+constexpr unsigned kRounds = 27;
 constexpr unsigned kInnerSteps = 10;
-constexpr unsigned kDownAfter = 12;  // rounds
-constexpr unsigned kUpAfter = 24;
+constexpr unsigned kDownAfter = 9;  // rounds
+constexpr unsigned kUpAfter = 18;
 constexpr double kTolerance = 0.005;
 constexpr std::chrono::minutes kTrainingMax{3};
 constexpr std::chrono::seconds kAttachMax{60};
@@ -74,7 +74,7 @@ class TrainingRun {
     const auto word = [](auto value) { return std::to_string(value); };
     child.arguments = {options_.python,    "-m",     "sluice_demo.train",        "--site",         word(site),
                        "--sites",          word(kSites), "--steps",              word(kRounds * kInnerSteps), "--inner-steps",
-                       word(kInnerSteps),  "--sequences", "8",                   "--result",       result_file(site).string(),
+                       word(kInnerSteps),  "--sequences", "4",                   "--result",       result_file(site).string(),
                        "--start-file",     (directory_ / "start").string()};
     child.environment = {{"PYTHONPATH", SLUICE_PYTHON_FOLDER},
                          {"SLUICE_AGENT_LIBRARY", SLUICE_AGENT_LIBRARY},
