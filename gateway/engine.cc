@@ -109,10 +109,8 @@ Engine::Engine(EngineParts parts)
       routes_(self_, sites_, parts_.config.wan.relay),
       group_(parts_.config.agents.ranks),
       history_(site_names(parts_.config)),
-      probe_schedule_(self_),
       timer_(parts_.loop),
       publish_timer_(parts_.loop),
-      probe_timer_(parts_.loop),
       started_at_(std::chrono::system_clock::now()) {
   sync::RoundRecord recovered = recover(parts_.journal, sites_, commits_);
   newest_epoch_ = recovered.epoch;

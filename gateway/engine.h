@@ -199,14 +199,14 @@ class Engine {
   AgentGroup group_;
   RoundHistory history_;
   std::unique_ptr<WanProber> prober_;
-  topology::WanProbeSchedule probe_schedule_;
+  topology::WanProbeSchedule probe_schedule_{self_};
   std::uint64_t rounds_measured_ = 0;  // that this site took part in
 
   std::deque<sync::Event> events_;
   bool is_feeding_ = false;
   asio::steady_timer timer_;
   asio::steady_timer publish_timer_;
-  asio::steady_timer probe_timer_;
+  asio::steady_timer probe_timer_{parts_.loop};
   bool is_publish_armed_ = false;
   bool is_stopped_ = false;
 

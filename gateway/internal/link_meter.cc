@@ -42,7 +42,8 @@ bool LinkMeter::on_sample(std::uint64_t connection, const StreamSample& sample) 
   const auto grown = [](std::uint64_t before, std::uint64_t now) { return now - std::min(before, now); };
   const TcpSample before = stream.last ? stream.last->tcp : TcpSample{};
   if (stream.last) {
-    estimator_.on_segments(grown(before.segments_sent, sample.tcp.segments_sent), grown(before.segments_resent, sample.tcp.segments_resent));
+    const std::uint64_t resent = grown(before.segments_resent, sample.tcp.segments_resent);
+    estimator_.on_segments(grown(before.segments_sent, sample.tcp.segments_sent), resent);
   }
   sent_total_ += grown(before.sent_bytes, sample.tcp.sent_bytes);
   received_total_ += grown(before.received_bytes, sample.tcp.received_bytes);
