@@ -175,7 +175,8 @@ std::string status_table(const json& status) {
   result += fmt::format("WAN {} sent, {} received", formatted(find(status, {"wan", "sent_bytes"}), human_bytes),
                         formatted(find(status, {"wan", "received_bytes"}), human_bytes));
   const auto reduction = number_of(find(status, {"wan", "reduction"}));
-  result += reduction && *reduction > 0.0 ? fmt::format(", {} times less than fp32 data parallel\n", times_text(*reduction)) : std::string("\n");
+  if (reduction && *reduction > 0.0) result += fmt::format(", {} times less than fp32 data parallel", times_text(*reduction));
+  result += "\n";
   result += fmt::format("memory {}, spool {}\n", of_budget(find(status, {"memory"})), of_budget(find(status, {"spool"})));
   result += probe_line(find(status, {"topology"}));
   result += last_announcement(find(status, {"announcements"}));
