@@ -189,17 +189,25 @@ Status StatePacker::pack_block(ByteSpan values, ByteVector& out) {
 }
 
 struct StateUnpacker::Impl {
-  Impl() : context(ZSTD_createDCtx(), ZSTD_freeDCtx) {
+  // Made for the first plane that needs it.
+  ZSTD_DCtx* decoder() {
+    if (context) return context.get();
+    context.reset(ZSTD_createDCtx());
     SLUICE_ASSERT(context != nullptr, "no memory for a zstd context");
     const bool set = ZSTD_isError(ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, kWindowLogMax)) == 0;
     SLUICE_ASSERT(set, "zstd refuses a parameter");
+    return context.get();
   }
 
   // The plane at its full size, in `scratch` when it was packed.
   Result<ByteSpan> open_plane(ByteSpan packed, std::size_t size, std::vector<std::uint8_t>& scratch) {
     if (packed.size() == size) return packed;
+    // Our frames state their size: memory is taken only for what two places agree on.
+    if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != size) {
+      return fail(ErrorCode::kFrameBadPayload, kUnpack, fmt::format("plane that does not state {} bytes", size));
+    }
     scratch.resize(size);
-    const std::size_t got = ZSTD_decompressDCtx(context.get(), scratch.data(), size, packed.data(), packed.size());
+    const std::size_t got = ZSTD_decompressDCtx(decoder(), scratch.data(), size, packed.data(), packed.size());
     if (ZSTD_isError(got) != 0) return fail(ErrorCode::kFrameBadPayload, kUnpack, ZSTD_getErrorName(got));
     if (got != size) return fail(ErrorCode::kFrameBadPayload, kUnpack, fmt::format("plane of {} bytes, {} expected", got, size));
     return ByteSpan(scratch);
@@ -228,7 +236,7 @@ struct StateUnpacker::Impl {
     return whole > bytes.size() ? whole - bytes.size() : 0;
   }
 
-  std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context;
+  std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context{nullptr, ZSTD_freeDCtx};
   std::vector<std::uint8_t> exponent_scratch, rest_scratch;
   ByteVector pending;  // an incomplete block
 };

@@ -122,8 +122,7 @@ void NodeSpeeds::join_fabric(const SiteGraph& graph) {
     nodes_[numbers[index]].leaf = index;
   }
   std::ranges::sort(leaves);
-  const auto repeated = std::ranges::unique(leaves);
-  leaves.erase(repeated.begin(), repeated.end());
+  leaves.erase(std::unique(leaves.begin(), leaves.end()), leaves.end());
   for (auto first = leaves.begin(); first != leaves.end();) {
     const auto last = std::find_if(first, leaves.end(), [&](const auto& pair) { return pair.first != first->first; });
     const bool is_known = std::all_of(first, last, [&](const auto& pair) { return way_up[pair.second].has_value(); });

@@ -180,9 +180,9 @@ class NvmlReader {
   // Lanes that end at no GPU end at a switch, which joins all that have such lanes.
   [[nodiscard]] std::uint32_t switch_lanes(const Gpu& gpu) const {
     std::uint32_t lanes = 0;
-    for (const auto& [bus_id, number] : gpu.lanes) {
-      const bool is_gpu = std::ranges::any_of(gpus_, [&](const Gpu& other) { return graph_.devices[other.index].bus_id == bus_id; });
-      if (!is_gpu) lanes += number;
+    for (const auto& end : gpu.lanes) {
+      const bool is_gpu = std::ranges::any_of(gpus_, [&](const Gpu& other) { return graph_.devices[other.index].bus_id == end.first; });
+      if (!is_gpu) lanes += end.second;
     }
     return lanes;
   }

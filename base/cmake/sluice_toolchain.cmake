@@ -41,6 +41,10 @@ if(SLUICE_SANITIZE)
     endif()
   endif()
 endif()
+# A fuzzer steers by what it sees covered, so the libraries are instrumented too, not only the target's own file.
+if(SLUICE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 at -O3 sees an overlapping copy in `std::string + const char*` that is not there (GCC bug 105651).
   target_compile_options(sluice_warnings INTERFACE -Wno-restrict)

@@ -246,22 +246,18 @@ bool add_dense(const FrameView& frame, std::size_t index, DecodeBatch& batch) {
   std::copy_n(states.begin(), 64, chunk.high);
   std::copy_n(states.begin() + 64, 64, chunk.low);
   if (std::find(chunk.high, chunk.high + 64, std::uint8_t{0}) != chunk.high + 64) return false;
-  BitReader escapes(escape_bytes);
-  DecodeState state;
-  state.escapes = &escapes;
-  state.escape_order = header.model_c;
-  state.low_bits = header.model_b;
-  state.integer_limit = integer_limit_of(header);
+  EscapeQueue escapes(escape_bytes, header.model_c, header.model_b, header.model_a, integer_limit_of(header));
   const std::size_t first_escape = batch.escapes.size();
   while (!escapes.is_finished()) {
-    std::int32_t integer = 0;
-    if (batch.escapes.size() - first_escape >= header.value_count || !read_escape(state, header.model_a, integer)) return false;
-    batch.escapes.push_back(integer);
+    if (!escapes.prepare(EscapeQueue::kBlock)) return false;
+    if (batch.escapes.size() - first_escape + escapes.available() > header.value_count) return false;
+    batch.escapes.insert(batch.escapes.end(), escapes.integers(), escapes.integers() + escapes.available());
+    escapes.skip(escapes.available());
   }
   chunk.coder_bytes = static_cast<std::uint32_t>(reader.remaining() - plane_bytes);
   chunk.escapes = static_cast<std::uint32_t>(batch.escapes.size() - first_escape);
   chunk.value_count = header.value_count;
-  chunk.integer_limit = state.integer_limit;
+  chunk.integer_limit = integer_limit_of(header);
   chunk.is_skipped = 0;
   batch.models[index] = device_model(model, header.model_b);
   batch.offsets[3 * index] = batch.bytes.size();

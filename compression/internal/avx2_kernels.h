@@ -527,6 +527,8 @@ HWY_INLINE void prefetch_sink(const GridSink& sink, std::size_t at) {
   if constexpr (Kind == SinkKind::kInteger32Add) prefetch_lines<4>(sink.integers32 + at, kPrefetchBytes);
 }
 
+HWY_NOINLINE bool prepare_escapes(EscapeQueue& queue, std::size_t count) { return queue.prepare(count); }
+
 template <SinkKind Kind>
 HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink_in, std::size_t rows, DecodeState& state) {
   const GridSink sink = sink_in;
@@ -539,6 +541,7 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink_in
   const std::uint8_t* const in_end = state.in_end;
   for (std::size_t first = 0; first < rows; first += kEscapeRows) {
     const std::size_t last = std::min(first + kEscapeRows, rows);
+    if (!prepare_escapes(*state.escapes, EscapeQueue::kBlock)) return false;
     for (std::size_t row_index = first; row_index < last; ++row_index) {
       const std::size_t at = row_index * kRowValues;
       RowWords symbols;
@@ -555,7 +558,7 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink_in
                                         _mm256_permute4x64_epi64(_mm256_packs_epi16(escaped[2], escaped[3]), kOrder)));
     }
     const auto deliver = [&](std::size_t at, std::int32_t integer) HWY_ATTR { deliver_integer<Kind>(sink, at, integer); };
-    if (!escapes.fill(state, model.half_width(), deliver)) return false;
+    if (!escapes.fill(*state.escapes, deliver)) return false;
   }
   state.in = in;
   decoder.save(state);
@@ -579,11 +582,12 @@ HWY_INLINE void join_row(RowVectors& row, std::uint32_t low_bits, const std::uin
 // A row with escapes and perhaps low bits. False when an escape is missing or beyond the limit.
 HWY_NOINLINE bool store_rare_row(const GridModel& model, const GridSink& sink, std::size_t row_index, const RowVectors& row,
                                  DecodeState& state) {
+  if (!prepare_escapes(*state.escapes, kRowValues)) return false;
   Row integers;
   for (std::size_t g = 0; g < kGroups; ++g) store_vector(integers.data() + 8 * g, row.q[g]);
   const auto escape = static_cast<std::int32_t>(model.escape_symbol()) - model.half_width();
   for (auto& integer : integers) {
-    if (integer == escape && !read_escape(state, model.half_width(), integer)) return false;
+    if (integer == escape && !state.escapes->take(integer)) return false;
   }
   if (state.low_bits != 0) join_low_bits(integers, state.low_bits, state.planes + std::size_t{8} * state.low_bits * row_index);
   if (!is_row_within(integers, state.integer_limit)) return false;

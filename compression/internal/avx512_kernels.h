@@ -329,23 +329,34 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
   return 0;
 }
 
+// The integers of the slots of a model; K + 1 where a slot means an escape.
+struct SlotIntegers {
+  alignas(64) std::uint8_t bytes[kModelSlots];
+  explicit SlotIntegers(const GridModel& model) {
+    const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
+    for (std::size_t slot = 0; slot < kModelSlots; slot += 64) {
+      _mm512_store_si512(bytes + slot, _mm512_sub_epi8(_mm512_load_si512(model.symbol_of.data() + slot), half_width));
+    }
+  }
+};
+
 class RowDecoder {
  public:
   RowDecoder(const GridModel& model, const DecodeState& state)
-      : symbol_(model.symbol_of.data()),
+      : integer_(SlotIntegers(model).bytes),
         rank_(model.rank_of.data()),
         slots_(model.frequency_of.data()),
         high_(_mm512_load_si512(state.high.data())),
         low_(_mm512_load_si512(state.low.data())) {}
 
-  // Decodes one row; `in` moves by the bytes taken. REQUIRES: 64 readable bytes at `in`.
+  // The integers of one row, K + 1 for an escape; `in` moves by the bytes taken. REQUIRES: 64 readable bytes at `in`.
   HWY_INLINE __m512i decode(const std::uint8_t*& in) {
     const __m512i even = _mm512_set1_epi16(0xff);
     const __mmask64 upper = _mm512_movepi8_mask(low_);
     // The time of a row is the latency from one low byte to the next, so the frequency has a table of its own.
     const __m512i frequency = slots_.look_up(low_, upper);
     const __m512i rank = rank_.look_up(low_, upper);
-    const __m512i symbols = symbol_.look_up(low_, upper);
+    const __m512i integers = integer_.look_up(low_, upper);
     const __m512i x_even = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_and_si512(high_, even), _mm512_and_si512(frequency, even)),
                                             _mm512_and_si512(rank, even));
     const __m512i x_odd =
@@ -356,7 +367,7 @@ class RowDecoder {
     high_ = _mm512_mask_mov_epi8(high, takes, low);
     low_ = _mm512_mask_expand_epi8(low, takes, _mm512_loadu_si512(in));
     in += static_cast<std::uint64_t>(_mm_popcnt_u64(takes));
-    return symbols;
+    return integers;
   }
 
   void save(DecodeState& state) const {
@@ -365,7 +376,7 @@ class RowDecoder {
   }
 
  private:
-  ByteTable symbol_, rank_, slots_;
+  ByteTable integer_, rank_, slots_;
   __m512i high_, low_;
 };
 
@@ -382,6 +393,19 @@ class RowSink {
 
   // Integers that fit a byte.
   HWY_INLINE void store(std::size_t at, __m512i bytes) const {
+#ifdef T_STORE
+    alignas(64) std::uint8_t b[64];
+    _mm512_store_si512(b, bytes);
+    asm("" : "+m"(b));
+    if constexpr (Kind == SinkKind::kInteger16Add) {
+      store_words(at, _mm512_cvtepi8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(b))));
+      store_words(at + 32, _mm512_cvtepi8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(b + 32))));
+    } else {
+      for (std::size_t i = 0; i < 64; i += 16)
+        store_vector(at + i, _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(b + i))));
+    }
+    return;
+#endif
     if constexpr (Kind == SinkKind::kInteger16Add) {
       store_words(at, _mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)));
       store_words(at + 32, _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(bytes, 1)));
@@ -430,17 +454,20 @@ class RowSink {
   __m512 step_;
 };
 
+HWY_NOINLINE bool prepare_escapes(EscapeQueue& queue, std::size_t count) { return queue.prepare(count); }
+
 // A row with low bits, as whole integers. False when an escape is missing or beyond the limit.
-HWY_INLINE bool expand_row(DecodeState& state, int half_width, __m512i bytes, __mmask64 escaped, std::size_t row_index, RowVectors& row) {
+HWY_INLINE bool expand_row(DecodeState& state, __m512i bytes, __mmask64 escaped, std::size_t row_index, RowVectors& row) {
   row.q[0] = _mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes));
   row.q[1] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 1));
   row.q[2] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 2));
   row.q[3] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3));
   if (escaped != 0) [[unlikely]] {
+    if (!prepare_escapes(*state.escapes, kRowValues)) return false;
     alignas(64) std::int32_t integers[64];
     for (int v = 0; v < 4; ++v) _mm512_store_si512(integers + 16 * v, row.q[v]);
     for (__mmask64 left = escaped; left != 0; left = _blsr_u64(left)) {
-      if (!read_escape(state, half_width, integers[_tzcnt_u64(left)])) return false;
+      if (!state.escapes->take(integers[_tzcnt_u64(left)])) return false;
     }
     for (int v = 0; v < 4; ++v) row.q[v] = _mm512_load_si512(integers + 16 * v);
   }
@@ -461,45 +488,77 @@ HWY_INLINE bool expand_row(DecodeState& state, int half_width, __m512i bytes, __
   return true;
 }
 
-// Symbols of the next row; false when the bytes end too early.
-HWY_INLINE bool next_row(RowDecoder& decoder, const std::uint8_t*& in, const std::uint8_t* in_end, std::uint8_t* tail, __m512i& symbols) {
+// Integers of the next row; false when the bytes end too early.
+HWY_INLINE bool next_row(RowDecoder& decoder, const std::uint8_t*& in, const std::uint8_t* in_end, std::uint8_t* tail, __m512i& integers) {
   const auto left = static_cast<std::size_t>(in_end - in);
   if (left >= kRowValues) [[likely]] {
-    symbols = decoder.decode(in);
+    integers = decoder.decode(in);
     return true;
   }
   std::memcpy(tail, in, left);
   const std::uint8_t* tail_in = tail;
-  symbols = decoder.decode(tail_in);
+  integers = decoder.decode(tail_in);
   const auto used = static_cast<std::size_t>(tail_in - tail);
   in += std::min(used, left);
   return used <= left;
+}
+
+// Escapes beyond a byte, for which the rows got a 0.
+template <SinkKind Kind>
+HWY_NOINLINE void add_wide_escapes(const RowSink<Kind>& to, std::size_t row_index, std::span<const std::uint64_t> escaped_lanes,
+                                   const std::int32_t* integers) {
+  for (std::uint64_t lanes : escaped_lanes) {
+    for (; lanes != 0; lanes &= lanes - 1, ++integers) {
+      if (*integers < -127 || *integers > 127) to.deliver(row_index * kRowValues + _tzcnt_u64(lanes), *integers);
+    }
+    ++row_index;
+  }
 }
 
 template <SinkKind Kind>
 HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   RowDecoder decoder(model, state);
   const RowSink<Kind> to(sink);
-  const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
-  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
-  EscapeRows escapes;
+  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.half_width() + 1));
+  EscapeQueue& queue = *state.escapes;
+  [[maybe_unused]] std::uint64_t escaped_lanes[kEscapeRows];
+  [[maybe_unused]] EscapeRows notes;
   alignas(64) std::uint8_t tail[2 * kRowValues] = {};
   const std::uint8_t* in = state.in;
   const std::uint8_t* const in_end = state.in_end;
   for (std::size_t first = 0; first < rows; first += kEscapeRows) {
     const std::size_t last = std::min(first + kEscapeRows, rows);
+    if (!prepare_escapes(queue, EscapeQueue::kBlock)) return false;
+    [[maybe_unused]] const std::int8_t* next_escape = queue.bytes();
     for (std::size_t row_index = first; row_index < last; ++row_index) {
       const std::size_t at = row_index * kRowValues;
       to.prefetch(at);
-      __m512i symbols;
-      if (!next_row(decoder, in, in_end, tail, symbols)) return false;
-      const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
-      to.store(at, _mm512_maskz_sub_epi8(_knot_mask64(escaped), symbols, half_width));
-      escapes.note(row_index, escaped);
+      __m512i integers;
+      if (!next_row(decoder, in, in_end, tail, integers)) return false;
+      // The escapes of the row take their places without a branch: at 3 bits one row in four has some.
+      const __mmask64 escaped = _mm512_cmpeq_epi8_mask(integers, escape);
+#ifdef T_NOTE
+      to.store(at, _mm512_maskz_mov_epi8(_knot_mask64(escaped), integers));
+      notes.note(row_index, escaped);
     }
     const auto deliver = [&](std::size_t at, std::int32_t integer) HWY_ATTR { to.deliver(at, integer); };
-    if (!escapes.fill(state, model.half_width(), deliver)) return false;
+    if (!notes.fill(queue, deliver)) return false;
   }
+#else
+      if (escaped != 0) {
+        integers = _mm512_mask_expand_epi8(integers, escaped, _mm512_loadu_si512(next_escape));
+        next_escape += _mm_popcnt_u64(escaped);
+      }
+      to.store(at, integers);
+      escaped_lanes[row_index - first] = escaped;
+    }
+    const auto used = static_cast<std::size_t>(next_escape - queue.bytes());
+    if (used > queue.available()) return false;
+    if (queue.has_wide()) [[unlikely]]
+      add_wide_escapes(to, first, {escaped_lanes, last - first}, queue.integers());
+    queue.skip(used);
+  }
+#endif
   state.in = in;
   decoder.save(state);
   return true;
@@ -510,19 +569,18 @@ template <SinkKind Kind>
 HWY_NOINLINE bool decode_whole_rows_to(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   RowDecoder decoder(model, state);
   const RowSink<Kind> to(sink);
-  const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
-  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
+  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.half_width() + 1));
   alignas(64) std::uint8_t tail[2 * kRowValues] = {};
   const std::uint8_t* in = state.in;
   const std::uint8_t* const in_end = state.in_end;
   for (std::size_t row_index = 0; row_index < rows; ++row_index) {
     const std::size_t at = row_index * kRowValues;
     to.prefetch(at);
-    __m512i symbols;
-    if (!next_row(decoder, in, in_end, tail, symbols)) return false;
+    __m512i integers;
+    if (!next_row(decoder, in, in_end, tail, integers)) return false;
     RowVectors row;
-    const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
-    if (!expand_row(state, model.half_width(), _mm512_sub_epi8(symbols, half_width), escaped, row_index, row)) return false;
+    const __mmask64 escaped = _mm512_cmpeq_epi8_mask(integers, escape);
+    if (!expand_row(state, integers, escaped, row_index, row)) return false;
     to.store_row(at, row);
   }
   state.in = in;

@@ -154,6 +154,12 @@ class BitReader {
     return failed_ ? 0 : static_cast<std::uint32_t>(value);
   }
 
+  // For readers that take several codes from one load: 57 or more bits from the position on, while 64 are left.
+  [[nodiscard]] bool has_word() const { return at_ + 64 <= bits_; }
+  [[nodiscard]] std::uint64_t word() const { return load_le<std::uint64_t>(bytes_.data() + (at_ >> 3)) >> (at_ & 7); }
+  // REQUIRES: no more bits than has_word() and word() gave.
+  void skip(unsigned count) { at_ += count; }
+
   // True when everything but zero padding of the last byte has been read and nothing failed.
   [[nodiscard]] bool is_finished() const {
     if (failed_ || at_ > bits_ || (at_ + 7) / 8 != bytes_.size()) return false;

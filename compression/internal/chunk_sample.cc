@@ -12,14 +12,30 @@ float input_of(const GridSource& source, std::size_t at) {
   return add(multiply(source.weight, source.delta[at]), multiply(source.short_scale, static_cast<float>(source.short_residual[at])));
 }
 
+template <typename T>
+void prefetch_run(const T* values, std::size_t from) {
+  if (values == nullptr) return;
+  const auto* const bytes = reinterpret_cast<const char*>(values + from);
+  for (std::size_t at = 0; at < kSampleRunValues * sizeof(T); at += 64) __builtin_prefetch(bytes + at);
+}
+
 }  // namespace
 
 void sample_integers(const GridKernels& kernels, const GridSource& source, std::size_t count,
                      std::array<std::int32_t, kSampleValues>& sample) {
   const std::size_t rows = count / kRowValues - kSampleRunValues / kRowValues;
+  const auto begin_of = [rows](std::size_t run) { return run * rows / (kSampleRuns - 1) * kRowValues; };
   std::size_t to = 0;
   for (std::size_t run = 0; run < kSampleRuns; ++run) {
-    const std::size_t from = run * rows / (kSampleRuns - 1) * kRowValues;
+    const std::size_t from = begin_of(run);
+    // The runs lie far apart: without this each would wait for memory once.
+    if (run + 1 < kSampleRuns) {
+      prefetch_run(source.delta, begin_of(run + 1));
+      prefetch_run(source.residual, begin_of(run + 1));
+      prefetch_run(source.short_residual, begin_of(run + 1));
+      prefetch_run(source.integers16, begin_of(run + 1));
+      prefetch_run(source.integers32, begin_of(run + 1));
+    }
     kernels.peek(source, from, kSampleRunValues, sample.data() + to);
     to += kSampleRunValues;
   }

@@ -58,7 +58,8 @@ void recover_integers(const GridKernels& kernels, const DensePlan& plan, std::si
   const std::size_t rows = rows_of(count) - first_row;
   std::size_t bit_count = 0;
   const std::size_t escape_bytes = write_escapes(escapes, plan.model.half_width(), 0, workspace.bits, bit_count);
-  BitReader reader(ByteSpan(workspace.bits).first(escape_bytes));
+  constexpr std::int32_t kLimit = static_cast<std::int32_t>(kContributionsMax) * kGridIntegerMax;
+  EscapeQueue queue(ByteSpan(workspace.bits).first(escape_bytes), 0, state.low_bits, plan.model.half_width(), kLimit);
   DecodeState decode;
   decode.high = state.high;
   decode.low = state.low;
@@ -66,8 +67,8 @@ void recover_integers(const GridKernels& kernels, const DensePlan& plan, std::si
   decode.in_end = workspace.frame.data() + workspace.frame.size();
   decode.planes = state.planes + std::size_t{8} * state.low_bits * first_row;
   decode.low_bits = state.low_bits;
-  decode.escapes = &reader;
-  decode.integer_limit = static_cast<std::int32_t>(kContributionsMax) * kGridIntegerMax;
+  decode.escapes = &queue;
+  decode.integer_limit = kLimit;
   workspace.integers.resize(std::max(workspace.integers.size(), rows * kRowValues));
   GridSink sink;
   sink.integers32 = workspace.integers.data();
@@ -196,7 +197,7 @@ bool decode_dense(const GridKernels& kernels, const FrameView& frame, const Grid
   const std::size_t plane_bytes = std::size_t{8} * header.model_b * rows;
   GridModel model;
   if (reader.failed() || reader.remaining() < plane_bytes || !model.set_frequencies(frequencies, half_width)) return false;
-  BitReader escapes(escape_bytes);
+  EscapeQueue escapes(escape_bytes, header.model_c, header.model_b, half_width, integer_limit_of(header));
   DecodeState state;
   std::memcpy(state.high.data(), states.data(), 64);
   std::memcpy(state.low.data(), states.data() + 64, 64);
@@ -207,7 +208,6 @@ bool decode_dense(const GridKernels& kernels, const FrameView& frame, const Grid
   state.planes = state.in_end;
   state.low_bits = header.model_b;
   state.escapes = &escapes;
-  state.escape_order = header.model_c;
   state.integer_limit = integer_limit_of(header);
   if (!kernels.decode_rows(model, sink, full_rows, state)) return false;
   if (full_rows != rows) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "compression/internal/bit_stream.h"
+#include "compression/internal/escape_rows.h"
 #include "compression/internal/grid_model.h"
 
 namespace sluice::compression {
@@ -73,8 +73,7 @@ struct DecodeState {
   const std::uint8_t* in_end = nullptr;
   const std::uint8_t* planes = nullptr;  // as in EncodeState
   std::uint32_t low_bits = 0;
-  BitReader* escapes = nullptr;
-  std::uint32_t escape_order = 0;
+  EscapeQueue* escapes = nullptr;
   std::int32_t integer_limit = 0;  // largest |q| that the frame may hold
 };
 

@@ -11,31 +11,37 @@
 namespace sluice::compression {
 namespace {
 
-// frequency | start << 8 | reciprocal << 16 of each symbol.
-std::array<std::uint32_t, kModelSymbolsMax> encode_entries(const GridModel& model) {
-  std::array<std::uint32_t, kModelSymbolsMax> entries{};
+// `yes` when the condition is 1, `no` when it is 0, without the branch that compilers make of ?: where a coin toss decides.
+std::uint32_t select(std::uint32_t condition, std::uint32_t yes, std::uint32_t no) { return no ^ ((yes ^ no) & (0U - condition)); }
+
+// What coding a symbol takes. The reciprocal is floor(2^24 / frequency) + 1: with it the quotient of a state below 2^16 is exact, its
+// error of less than frequency / 2^24 of the state being below 1 / frequency.
+struct SymbolEntry {
+  std::uint32_t reciprocal;
+  std::uint16_t frequency;
+  std::uint16_t start;
+};
+
+std::array<SymbolEntry, kModelSymbolsMax> encode_entries(const GridModel& model) {
+  std::array<SymbolEntry, kModelSymbolsMax> entries{};
   for (std::size_t symbol = 0; symbol < model.symbol_count(); ++symbol) {
-    entries[symbol] = model.frequency[symbol] | static_cast<std::uint32_t>(model.start[symbol]) << 8 |
-                      static_cast<std::uint32_t>(model.reciprocal[symbol]) << 16;
+    entries[symbol] = SymbolEntry{(1U << 24) / model.frequency[symbol] + 1U, model.frequency[symbol], model.start[symbol]};
   }
   return entries;
 }
 
-// frequency | rank << 8 | symbol << 16 of each slot.
-std::array<std::uint32_t, kModelSlots> decode_entries(const GridModel& model) {
-  std::array<std::uint32_t, kModelSlots> entries{};
-  for (std::size_t slot = 0; slot < kModelSlots; ++slot) {
-    const std::uint32_t symbol = model.symbol_of[slot];
-    entries[slot] = model.frequency[symbol] | static_cast<std::uint32_t>(model.rank_of[slot]) << 8 | symbol << 16;
-  }
-  return entries;
+// What a slot says: the integer, K + 1 for an escape.
+std::array<std::int32_t, kModelSlots> slot_integers(const GridModel& model) {
+  std::array<std::int32_t, kModelSlots> integers{};
+  for (std::size_t slot = 0; slot < kModelSlots; ++slot) integers[slot] = model.symbol_of[slot] - model.half_width();
+  return integers;
 }
 
 std::size_t encode_rows(const GridModel& model, const GridSource& source, std::size_t rows, EncodeState& state) {
   const auto entries = encode_entries(model);
   const auto half_width = static_cast<std::uint32_t>(model.half_width());
   const std::uint32_t escape = model.escape_symbol();
-  const std::uint32_t* const entry_of = entries.data();
+  const SymbolEntry* const entry_of = entries.data();
   const std::uint8_t* const slot_of = model.slot_of.data();
   std::uint32_t lanes[kRowValues];
   for (std::size_t j = 0; j < kRowValues; ++j) lanes[j] = static_cast<std::uint32_t>(state.high[j]) << 8 | state.low[j];
@@ -55,19 +61,16 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
       const std::uint32_t symbol = std::min(static_cast<std::uint32_t>(row_integers[j]) + half_width, escape);
       if (symbol == escape) [[unlikely]]
         *--escapes = row_integers[j];
-      const std::uint32_t entry = entry_of[symbol];
-      const std::uint32_t frequency = entry & 255U;
-      std::uint32_t x = lanes[j];
-      const std::uint32_t emits = ((frequency << 8) - 1 - x) >> 31;
-      out[-1] = static_cast<std::uint8_t>(x);
-      out -= emits;
-      x >>= 8 * emits;
-      std::uint32_t quotient = (x * (entry >> 16)) >> 16;
-      std::uint32_t rest = x - quotient * frequency;
-      const std::uint32_t short_by_one = (frequency - 1 - rest) >> 31;
-      quotient += short_by_one;
-      rest -= frequency & (0U - short_by_one);
-      lanes[j] = quotient << 8 | slot_of[((entry >> 8) & 255U) + rest];
+      const SymbolEntry& entry = entry_of[symbol];
+      const std::uint32_t frequency = entry.frequency;
+      const std::uint32_t before = lanes[j];
+      const std::uint32_t high = before >> 8;
+      const std::uint32_t sheds = (frequency - 1 - high) >> 31;
+      out[-1] = static_cast<std::uint8_t>(before);
+      out -= sheds;
+      const std::uint32_t x = select(sheds, high, before);
+      const auto quotient = static_cast<std::uint32_t>((std::uint64_t{x} * entry.reciprocal) >> 24);
+      lanes[j] = quotient << 8 | slot_of[entry.start + x - quotient * frequency];
     }
   }
   for (std::size_t j = 0; j < kRowValues; ++j) {
@@ -79,45 +82,47 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
   return failed_row;
 }
 
-// One row of symbols. REQUIRES: 64 readable bytes at `in`.
-const std::uint8_t* decode_row(const std::uint32_t* entries, std::uint32_t* lanes, const std::uint8_t* in, std::int32_t* symbols) {
+// One row of integers. REQUIRES: 64 readable bytes at `in`.
+const std::uint8_t* decode_row(const GridModel& model, const std::int32_t* integer_of, std::uint32_t* lanes, const std::uint8_t* in,
+                               std::int32_t* integers) {
+  const std::uint8_t* const frequency_of = model.frequency_of.data();
+  const std::uint8_t* const rank_of = model.rank_of.data();
   for (std::size_t j = 0; j < kRowValues; ++j) {
-    const std::uint32_t entry = entries[lanes[j] & 255U];
-    std::uint32_t x = (entry & 255U) * (lanes[j] >> 8) + ((entry >> 8) & 255U);
-    const std::uint32_t reads = (x - 256U) >> 31;
-    x = x << (8 * reads) | (*in & (0U - reads));
-    in += reads;
-    lanes[j] = x;
-    symbols[j] = static_cast<std::int32_t>(entry >> 16);
+    const std::uint32_t slot = lanes[j] & 255U;
+    const std::uint32_t x = frequency_of[slot] * (lanes[j] >> 8) + rank_of[slot];
+    const std::uint32_t refilled = x << 8 | *in;
+    const std::uint32_t takes = (x - 256U) >> 31;
+    in += takes;
+    lanes[j] = select(takes, refilled, x);
+    integers[j] = integer_of[slot];
   }
   return in;
 }
 
 bool decode_rows(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
-  const auto entries = decode_entries(model);
+  const auto integer_of = slot_integers(model);
   std::uint32_t lanes[kRowValues];
   for (std::size_t j = 0; j < kRowValues; ++j) lanes[j] = static_cast<std::uint32_t>(state.high[j]) << 8 | state.low[j];
-  const auto escape = static_cast<std::int32_t>(model.escape_symbol());
-  const std::int32_t half_width = model.half_width();
+  const std::int32_t escape = model.half_width() + 1;
   Row integers;
   std::array<std::uint8_t, kRowValues> tail{};
   for (std::size_t row = 0; row < rows; ++row) {
     const auto left = static_cast<std::size_t>(state.in_end - state.in);
     if (left >= kRowValues) {
-      state.in = decode_row(entries.data(), lanes, state.in, integers.data());
+      state.in = decode_row(model, integer_of.data(), lanes, state.in, integers.data());
     } else {
       tail.fill(0);
       std::copy_n(state.in, left, tail.begin());
-      const auto used = static_cast<std::size_t>(decode_row(entries.data(), lanes, tail.data(), integers.data()) - tail.data());
+      const auto used = static_cast<std::size_t>(decode_row(model, integer_of.data(), lanes, tail.data(), integers.data()) - tail.data());
       if (used > left) return false;
       state.in += used;
     }
     std::uint32_t escaped = 0;
-    for (const std::int32_t symbol : integers) escaped |= symbol == escape ? 1U : 0U;
-    for (auto& integer : integers) integer -= half_width;
+    for (const std::int32_t integer : integers) escaped |= integer == escape ? 1U : 0U;
     if (escaped != 0) [[unlikely]] {
+      if (!state.escapes->prepare(kRowValues)) return false;
       for (auto& integer : integers) {
-        if (integer == escape - half_width && !read_escape(state, half_width, integer)) return false;
+        if (integer == escape && !state.escapes->take(integer)) return false;
       }
     }
     if (state.low_bits != 0) join_low_bits(integers, state.low_bits, state.planes + std::size_t{8} * state.low_bits * row);

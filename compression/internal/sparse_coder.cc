@@ -22,19 +22,85 @@ unsigned rice_parameter(std::uint64_t zeros, std::uint64_t gaps) {
   return parameter;
 }
 
+// A 64-bit load at any bit holds this many bits, a BitWriter takes no more than 56 at once.
+constexpr unsigned kWordBits = 57;
+
+// Gaps with signs that fit a word: a code has about parameter + 3 bits, and several of them stray little from their mean.
+constexpr unsigned codes_per_word(unsigned parameter) { return parameter <= 6 ? 5 : parameter <= 8 ? 4 : parameter <= 12 ? 3 : 2; }
+
 void write_gap(BitWriter& writer, std::uint32_t gap, unsigned parameter) {
   writer.write_unary(gap >> parameter);
   writer.write(gap & ((1U << parameter) - 1U), parameter);
 }
 
-// Bits of the magnitude section in workspace.bits; returns bytes, 0 when every integer is +-1.
+// One gap with its sign.
+void write_signed_gap(BitWriter& writer, std::uint32_t gap, std::int32_t integer, unsigned parameter) {
+  const std::uint32_t zeros = gap >> parameter;
+  const std::uint64_t sign = static_cast<std::uint32_t>(integer) >> 31;
+  const std::uint64_t rest = (gap & ((1U << parameter) - 1U)) | sign << parameter;
+  if (zeros < 32) [[likely]] {
+    writer.write((std::uint64_t{1} << zeros) | rest << (zeros + 1), zeros + parameter + 2);
+  } else {
+    writer.write_unary(zeros);
+    writer.write(rest, parameter + 1);
+  }
+}
+
+// All gaps, kCodes of them at a time joined in a register where that many bits fit.
+template <unsigned kCodes>
+void write_gaps(BitWriter& to, std::span<const std::uint32_t> positions, std::span<const std::int32_t> integers, unsigned parameter) {
+  BitWriter writer = to;
+  std::uint32_t next = 0;
+  std::size_t index = 0;
+  const std::uint32_t mask = (1U << parameter) - 1U;
+  for (; index + kCodes <= positions.size(); index += kCodes) {
+    std::uint64_t codes = 0;
+    std::uint32_t used = 0;
+    std::uint32_t from = next;
+    for (std::size_t i = 0; i < kCodes; ++i) {
+      const std::uint32_t gap = positions[index + i] - from;
+      from = positions[index + i] + 1;
+      const std::uint64_t sign = static_cast<std::uint32_t>(integers[index + i]) >> 31;
+      const std::uint64_t rest = (gap & mask) | sign << parameter;
+      used += gap >> parameter;
+      codes |= (1 | rest << 1) << (used & 63U);
+      used += parameter + 2;
+    }
+    if (used <= 56) [[likely]] {
+      writer.write(codes, used);
+      next = from;
+      continue;
+    }
+    for (std::size_t i = 0; i < kCodes; ++i) {
+      write_signed_gap(writer, positions[index + i] - next, integers[index + i], parameter);
+      next = positions[index + i] + 1;
+    }
+  }
+  for (; index < positions.size(); ++index) {
+    write_signed_gap(writer, positions[index] - next, integers[index], parameter);
+    next = positions[index] + 1;
+  }
+  to = writer;
+}
+
+void write_gaps(BitWriter& writer, std::span<const std::uint32_t> positions, std::span<const std::int32_t> integers, unsigned parameter) {
+  switch (codes_per_word(parameter)) {
+    case 5:
+      return write_gaps<5>(writer, positions, integers, parameter);
+    case 4:
+      return write_gaps<4>(writer, positions, integers, parameter);
+    case 3:
+      return write_gaps<3>(writer, positions, integers, parameter);
+    default:
+      return write_gaps<2>(writer, positions, integers, parameter);
+  }
+}
+
+// Bits of the magnitude section in workspace.bits; returns bytes. REQUIRES: some integer is beyond +-1.
 std::size_t write_magnitudes(std::span<const std::int32_t> integers, std::uint8_t& parameter, std::size_t& bit_count,
                              EncodeWorkspace& workspace) {
   std::uint32_t large = 0;
   for (const std::int32_t integer : integers) large += (integer > 1 || integer < -1) ? 1U : 0U;
-  parameter = 0;
-  bit_count = 0;
-  if (large == 0) return 0;
   parameter = static_cast<std::uint8_t>(rice_parameter(integers.size() - large, large));
   workspace.bits.resize(std::max(workspace.bits.size(), std::size_t{large} * 16 + integers.size() + 32));
   BitWriter writer(workspace.bits.data());
@@ -54,20 +120,6 @@ std::size_t write_magnitudes(std::span<const std::int32_t> integers, std::uint8_
   return writer.byte_count();
 }
 
-struct Magnitudes {
-  BitReader reader;
-  std::uint32_t left = 0;
-  std::uint32_t gap = 0;  // integers of magnitude 1 before the next larger one
-  unsigned parameter = 0;
-  std::uint32_t nonzeros = 0;
-
-  explicit Magnitudes(ByteSpan bytes) : reader(bytes) {}
-  void next_gap() {
-    gap = reader.read_unary(nonzeros >> parameter) << parameter;
-    gap |= static_cast<std::uint32_t>(reader.read(parameter));
-  }
-};
-
 void fill_zero(const GridSink& sink, std::size_t count) {
   if (sink.kind == SinkKind::kFloatSet) std::fill_n(sink.values, count, 0.0F);
   if (sink.kind == SinkKind::kInteger32Set) std::fill_n(sink.integers32, count, 0);
@@ -81,7 +133,7 @@ CodedPayload encode_sparse_list(std::span<const std::uint32_t> positions, std::s
   coded.nonzeros = static_cast<std::uint32_t>(positions.size());
   coded.magnitude_bits = magnitude_bits_of(integers);
   std::size_t magnitude_bits = 0;
-  const std::size_t magnitude_bytes = write_magnitudes(integers, coded.model_b, magnitude_bits, workspace);
+  const std::size_t magnitude_bytes = coded.magnitude_bits < 2 ? 0 : write_magnitudes(integers, coded.model_b, magnitude_bits, workspace);
   coded.model_bytes = static_cast<std::uint32_t>(magnitude_bytes);
   const unsigned parameter = rice_parameter(count - positions.size(), positions.size());
   coded.model_a = static_cast<std::uint8_t>(parameter);
@@ -91,20 +143,7 @@ CodedPayload encode_sparse_list(std::span<const std::uint32_t> positions, std::s
   if (workspace.frame.size() < need) workspace.frame.resize(need);
   coded.begin = workspace.frame.data() + kFrameHeaderBytes;
   BitWriter writer(coded.begin);
-  std::uint32_t next = 0;
-  for (std::size_t index = 0; index < positions.size(); ++index) {
-    const std::uint32_t gap = positions[index] - next;
-    next = positions[index] + 1;
-    const std::uint32_t zeros = gap >> parameter;
-    const std::uint64_t sign = static_cast<std::uint32_t>(integers[index]) >> 31;
-    const std::uint64_t rest = (gap & ((1U << parameter) - 1U)) | sign << parameter;
-    if (zeros < 32) [[likely]] {
-      writer.write((std::uint64_t{1} << zeros) | rest << (zeros + 1), zeros + parameter + 2);
-    } else {
-      writer.write_unary(zeros);
-      writer.write(rest, parameter + 1);
-    }
-  }
+  write_gaps(writer, positions, integers, parameter);
   const std::size_t gap_bytes = writer.byte_count();
   std::copy_n(workspace.bits.begin(), magnitude_bytes, coded.begin + gap_bytes);
   coded.payload = ByteSpan(coded.begin, gap_bytes + magnitude_bytes);
@@ -142,7 +181,7 @@ CodedPayload encode_sparse(const GridKernels& kernels, const GridSource& source,
 
 namespace {
 
-constexpr std::size_t kBlockValues = 128;
+constexpr std::size_t kBlockValues = 256;
 
 // A block of decoded integers, delivered together. The places of a block are fetched while the next one is decoded.
 struct Block {
@@ -166,32 +205,107 @@ struct Places {
   void prefetch(std::uint64_t position) const { __builtin_prefetch(begin + position * width, 0, 0); }
 };
 
-// Positions and integers of the next block.count gaps. False when the bits end or a position leaves the chunk.
-bool read_block(BitReader& from, const FrameHeader& header, Magnitudes& magnitudes, const Places& places, std::uint64_t& position,
-                Block& block) {
-  const unsigned parameter = header.model_a;
-  const auto limit = static_cast<std::uint32_t>(integer_limit_of(header));
-  BitReader gaps = from;  // in registers
-  for (std::size_t index = 0; index < block.count; ++index) {
-    std::uint64_t rest = 0;
-    position += std::uint64_t{gaps.read_gap(parameter, header.value_count >> parameter, rest)};
-    if (position >= header.value_count || gaps.failed()) return false;
-    places.prefetch(position);
-    std::uint32_t magnitude = 1;
-    if (magnitudes.left != 0 && magnitudes.gap-- == 0) {
-      magnitude = magnitudes.reader.read_exp_golomb(0) + 2;
-      if (magnitudes.reader.failed()) return false;
-      if (--magnitudes.left != 0) magnitudes.next_gap();
-    }
-    if (magnitude > limit) return false;
-    const auto negative = 0U - static_cast<std::uint32_t>(rest);
-    block.positions[index] = static_cast<std::uint32_t>(position);
-    block.integers[index] = static_cast<std::int32_t>((magnitude ^ negative) - negative);
-    ++position;
+// The magnitude section.
+struct Magnitudes {
+  BitReader reader;
+  std::uint32_t left = 0;
+  std::uint32_t gap = 0;  // integers of magnitude 1 before the next larger one
+  unsigned parameter = 0;
+  std::uint32_t nonzeros = 0;
+  std::int32_t limit = 0;
+
+  explicit Magnitudes(ByteSpan bytes) : reader(bytes) {}
+  void next_gap() {
+    gap = reader.read_unary(nonzeros >> parameter) << parameter;
+    gap |= static_cast<std::uint32_t>(reader.read(parameter));
   }
-  from = gaps;
-  return true;
-}
+  // Enlarges those of the next integers that are beyond +-1. False when the bits end or one is beyond the limit.
+  bool apply(std::span<std::int32_t> integers) {
+    std::size_t index = 0;
+    while (left != 0 && gap < integers.size() - index) {
+      index += gap;
+      const std::uint32_t magnitude = reader.read_exp_golomb(0) + 2;
+      if (reader.failed() || magnitude > static_cast<std::uint32_t>(limit)) return false;
+      integers[index++] *= static_cast<std::int32_t>(magnitude);
+      gap = 0;
+      if (--left != 0) next_gap();
+    }
+    gap -= static_cast<std::uint32_t>(left != 0 ? integers.size() - index : 0);
+    return true;
+  }
+};
+
+// The gap section: positions and signs, as integers +-1.
+struct Gaps {
+  BitReader reader;
+  unsigned parameter = 0;
+  std::uint32_t value_count = 0;
+  std::uint64_t position = 0;  // where the next gap begins
+
+  explicit Gaps(ByteSpan bytes) : reader(bytes) {}
+
+  // Fills the block from `index` on with kCodes gaps at a time, as long as they lie in one load and inside the chunk; returns where it
+  // stopped.
+  template <unsigned kCodes>
+  std::size_t read_groups(std::size_t index, const Places& places, Block& block) {
+    const std::uint64_t mask = (std::uint64_t{1} << parameter) - 1;
+    const unsigned low = parameter;
+    BitReader bits = reader;  // in registers
+    std::uint64_t from = position;
+    for (; index + kCodes <= block.count && bits.has_word(); index += kCodes) {
+      std::uint64_t window = bits.word();
+      std::uint64_t at = from;
+      unsigned used = 0;
+      for (unsigned code = 0; code < kCodes; ++code) {
+        const auto zeros = static_cast<unsigned>(std::countr_zero(window | std::uint64_t{1} << 63));
+        const std::uint64_t rest = window >> zeros >> 1;
+        at += std::uint64_t{zeros} << low | (rest & mask);
+        block.positions[index + code] = static_cast<std::uint32_t>(at);
+        block.integers[index + code] = 1 - static_cast<std::int32_t>((rest >> low & 1U) << 1);
+        ++at;
+        const unsigned length = zeros + low + 2;
+        used += length;
+        window >>= length & 63U;
+      }
+      if (used > kWordBits || at > value_count) break;
+      for (unsigned code = 0; code < kCodes; ++code) places.prefetch(block.positions[index + code]);
+      bits.skip(used);
+      from = at;
+    }
+    reader = bits;
+    position = from;
+    return index;
+  }
+
+  // Positions and signs of the next block.count integers. False when the bits end or a position leaves the chunk.
+  bool read_block(const Places& places, Block& block) {
+    for (std::size_t index = 0; index < block.count; ++index) {
+      switch (codes_per_word(parameter)) {
+        case 5:
+          index = read_groups<5>(index, places, block);
+          break;
+        case 4:
+          index = read_groups<4>(index, places, block);
+          break;
+        case 3:
+          index = read_groups<3>(index, places, block);
+          break;
+        default:
+          index = read_groups<2>(index, places, block);
+      }
+      if (index == block.count) break;
+      // One by one what does not fit a load: a long gap, the end of the section.
+      std::uint64_t sign = 0;
+      position += std::uint64_t{reader.read_gap(parameter, value_count >> parameter, sign)};
+      if (position >= value_count || reader.failed()) return false;
+      places.prefetch(position);
+      block.positions[index] = static_cast<std::uint32_t>(position);
+      block.integers[index] = sign != 0 ? -1 : 1;
+      ++position;
+    }
+    return true;
+  }
+};
 
 void deliver_block(const GridSink& sink, const Block& block) {
   const std::size_t count = block.count;
@@ -226,10 +340,14 @@ bool decode_sparse(const FrameView& frame, const GridSink& sink) {
   const FrameHeader& header = frame.header;
   if (header.model_bytes > frame.payload.size()) return false;
   const std::size_t gap_bytes = frame.payload.size() - header.model_bytes;
-  BitReader gaps(frame.payload.first(gap_bytes));
+  Gaps gaps(frame.payload.first(gap_bytes));
+  gaps.parameter = header.model_a;
+  gaps.value_count = header.value_count;
   Magnitudes magnitudes(frame.payload.subspan(gap_bytes));
   magnitudes.parameter = header.model_b;
   magnitudes.nonzeros = header.nonzeros;
+  magnitudes.limit = integer_limit_of(header);
+  if (header.nonzeros != 0 && magnitudes.limit < 1) return false;
   if (header.model_bytes != 0) {
     magnitudes.left = static_cast<std::uint32_t>(magnitudes.reader.read(32));
     if (magnitudes.left == 0 || magnitudes.left > header.nonzeros) return false;
@@ -237,18 +355,19 @@ bool decode_sparse(const FrameView& frame, const GridSink& sink) {
   }
   fill_zero(sink, header.value_count);
   const Places places(sink);
-  std::uint64_t position = 0;
   Block blocks[2];
   std::size_t now = 0;
   for (std::size_t left = header.nonzeros; left > 0; now ^= 1U) {
-    blocks[now].count = std::min(left, kBlockValues);
-    if (!read_block(gaps, header, magnitudes, places, position, blocks[now])) return false;
+    Block& block = blocks[now];
+    block.count = std::min(left, kBlockValues);
+    if (!gaps.read_block(places, block)) return false;
+    if (magnitudes.left != 0 && !magnitudes.apply(std::span<std::int32_t>(block.integers).first(block.count))) return false;
     deliver_block(sink, blocks[now ^ 1U]);
     blocks[now ^ 1U].count = 0;
-    left -= blocks[now].count;
+    left -= block.count;
   }
   deliver_block(sink, blocks[now ^ 1U]);
-  return gaps.is_finished() && magnitudes.left == 0 && magnitudes.reader.is_finished();
+  return gaps.reader.is_finished() && magnitudes.left == 0 && magnitudes.reader.is_finished();
 }
 
 }  // namespace sluice::compression

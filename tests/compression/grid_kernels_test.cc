@@ -212,6 +212,65 @@ TEST(GridKernels, ChangedBytesFailInAllOrNone) {
   }
 }
 
+// Chunks of integers most of which are escapes: more than a kernel reads ahead, with some beyond a byte, and every code length.
+Coded encode_escapes(const std::vector<std::int32_t>& integers) {
+  std::vector<std::int32_t> sample(4096);
+  for (std::size_t i = 0; i < sample.size(); ++i) sample[i] = static_cast<std::int32_t>(i % 3) - 1;
+  GridSource source;
+  source.integers32 = integers.data();
+  EncodeWorkspace workspace;
+  Coded coded;
+  coded.fields = encode_dense(scalar_kernels(), plan_dense(scalar_kernels(), sample, integers.size()), source, integers.size(), workspace);
+  coded.payload.assign(coded.fields.payload.begin(), coded.fields.payload.end());
+  return coded;
+}
+
+// What decode_with has put to every integer.
+bool are_delivered(SinkKind sink, const std::vector<std::int32_t>& integers, const Decoded& decoded) {
+  for (std::size_t i = 0; i < integers.size(); ++i) {
+    const float value = grid_value(integers[i], 0.3F);
+    if (sink == SinkKind::kFloatSet && decoded.values[i] != value) return false;
+    if (sink == SinkKind::kFloatAdd && decoded.values[i] != add(0.5F, value)) return false;
+    if (sink == SinkKind::kInteger16Add && decoded.integers16[i] != 3 + integers[i]) return false;
+    if (sink == SinkKind::kInteger32Set && decoded.integers32[i] != integers[i]) return false;
+    if (sink == SinkKind::kInteger32Add && decoded.integers32[i] != 5 + integers[i]) return false;
+  }
+  return true;
+}
+
+TEST(GridKernels, EscapesByTheThousandDecodeAlike) {
+  Random random(12);
+  for (const std::int32_t largest : {3, 40, 127, 128, 1500}) {
+    for (const std::uint64_t one_in : {1U, 2U, 300U}) {
+      std::vector<std::int32_t> integers(30011);
+      for (auto& integer : integers) {
+        if (random.next() % one_in != 0) continue;
+        const auto magnitude = static_cast<std::int32_t>(random.next() % static_cast<std::uint64_t>(largest)) + 1;
+        integer = (random.next() & 1U) != 0 ? magnitude : -magnitude;
+      }
+      const Coded good = encode_escapes(integers);
+      ASSERT_FALSE(good.fields.is_too_large);
+      for (const GridKernels* kernels : available_kernels()) {
+        for (const SinkKind sink : kSinks) {
+          const Decoded decoded = decode_with(*kernels, sink, view_of(good, integers.size(), 16));
+          ASSERT_TRUE(decoded.ok) << kernels->name << " up to " << largest;
+          ASSERT_TRUE(are_delivered(sink, integers, decoded))
+              << kernels->name << " up to " << largest << " sink " << static_cast<int>(sink);
+        }
+      }
+      for (int round = 0; round < 40; ++round) {
+        Coded broken = good;
+        broken.payload[random.next() % broken.payload.size()] = static_cast<std::uint8_t>(random.next());
+        const FrameView view = view_of(broken, integers.size(), 16);
+        const Decoded expected = decode_with(scalar_kernels(), SinkKind::kInteger32Set, view);
+        for (const GridKernels* kernels : available_kernels()) {
+          ASSERT_EQ(decode_with(*kernels, SinkKind::kInteger32Set, view).ok, expected.ok) << kernels->name << " round " << round;
+        }
+      }
+    }
+  }
+}
+
 // The coder of one chunk from the single-lane functions that the GPU runs: bytes in coding order, final states at the end.
 ByteVector encode_by_lanes(const GridModel& model, const std::vector<std::int32_t>& integers, std::vector<std::uint32_t>& lanes) {
   const auto half_width = static_cast<std::uint32_t>(model.half_width());

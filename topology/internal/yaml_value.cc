@@ -91,7 +91,7 @@ class ValueBuilder : public YAML::EventHandler {
     Open& open = stack_.back();
     const bool is_repeated = !open.keys.insert(key).second;
     if (is_repeated) refuse(mark, ErrorCode::kTopologySyntax, fmt::format("the key {} stands there again", key));
-    open.value.entries.emplace_back(key, YamlValue{});
+    open.value.entries.push_back(YamlEntry{key, YamlValue{}});
     open.has_key = true;
   }
 
@@ -115,7 +115,7 @@ class ValueBuilder : public YAML::EventHandler {
     } else if (stack_.back().value.is_list()) {
       stack_.back().value.items.push_back(std::move(value));
     } else {
-      stack_.back().value.entries.back().second = std::move(value);
+      stack_.back().value.entries.back().value = std::move(value);
       stack_.back().has_key = false;
     }
   }
@@ -143,8 +143,8 @@ std::optional<Refusal> parse_into(std::string_view text, ValueBuilder& builder) 
 }  // namespace
 
 const YamlValue* YamlValue::find(std::string_view key) const {
-  const auto found = std::ranges::find(entries, key, &std::pair<std::string, YamlValue>::first);
-  return found == entries.end() ? nullptr : &found->second;
+  const auto found = std::ranges::find(entries, key, &YamlEntry::key);
+  return found == entries.end() ? nullptr : &found->value;
 }
 
 std::string_view YamlValue::kind_name() const {

@@ -6,12 +6,13 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/result.h"
 
 namespace sluice::topology {
+
+struct YamlEntry;
 
 struct YamlValue {
   enum class Kind { kNull, kScalar, kList, kMap };
@@ -19,7 +20,7 @@ struct YamlValue {
   Kind kind = Kind::kNull;
   std::string text;  // of a scalar
   std::vector<YamlValue> items;
-  std::vector<std::pair<std::string, YamlValue>> entries;  // in the order of the file
+  std::vector<YamlEntry> entries;  // of a map, in the order of the file
   std::size_t line = 0;
 
   [[nodiscard]] bool is_null() const { return kind == Kind::kNull; }
@@ -30,6 +31,11 @@ struct YamlValue {
   [[nodiscard]] const YamlValue* find(std::string_view key) const;
   // "a list", for messages.
   [[nodiscard]] std::string_view kind_name() const;
+};
+
+struct YamlEntry {
+  std::string key;
+  YamlValue value;
 };
 
 // All documents of the text, at most kYamlDocumentsMax. kTopologySyntax with the line; kTopologyTooLarge.
