@@ -3,7 +3,7 @@
 /* The site agent: what a training process uses to take part in a Sluice run. C99; implemented by libsluice_agent.so.
  *
  *     sluice_agent_options options = SLUICE_AGENT_OPTIONS_INIT;
- *     options.gateway = "unix:/run/sluice/agent.sock";
+ *     options.gateway = "unix:/run/sluice/agents.sock";
  *     sluice_agent* agent = sluice_agent_create(&options);
  *     for each parameter: sluice_agent_add_tensor(agent, name, SLUICE_FLOAT32, shape, dimensions, data);
  *     sluice_agent_start(agent);

@@ -1,7 +1,7 @@
 #pragma once
 
 // Escapes on the decoding side: read ahead from their bits, put to their places in the rows. Pure; inlined into the kernels, so that the
-// bit tricks use the instructions of each.
+// bit tricks use the instructions of each. One thread at a time; the bytes of the section stay the caller's.
 
 #include <hwy/base.h>
 
@@ -16,7 +16,7 @@
 
 namespace sluice::compression {
 
-// Rows whose escapes are handled together: at 3 bits every fourth row has one, and branching on each would cost more than the escape.
+// Rows whose escapes are handled together; at 3 bits every fourth or fifth row has one.
 inline constexpr std::size_t kEscapeRows = 64;
 
 // The escapes of a frame in order, as integers without the low bits. Each code begins where the one before ends, so they are read many at a
@@ -144,7 +144,7 @@ class EscapeQueue {
   std::array<std::int8_t, kRoom + 64> bytes_;
 };
 
-// Where the escapes of up to kEscapeRows rows are, noted without a branch while the rows are decoded and then filled in, in order.
+// AVX2: where the escapes of up to kEscapeRows rows are, noted without a branch while the rows are decoded and then filled in, in order.
 // REQUIRES: the decoder put a 0 in their places.
 class EscapeRows {
  public:

@@ -29,18 +29,7 @@ constexpr std::chrono::seconds kAttachMax{60};
 constexpr int kPollMs = 100;
 constexpr const char* kTarget = "within 0.5 %";
 
-support::PathShape path_of(double mbit) {
-  support::PathShape shape;
-  shape.rate = BitsPerSecond{mbit * 1e6};
-  shape.delay = kDelay;
-  return shape;
-}
-
-void set_all(support::WanEmulator& wan, double mbit) {
-  for (std::uint16_t a = 0; a < kSites; ++a) {
-    for (std::uint16_t b = 0; b < a; ++b) wan.set_both(SiteId(a), SiteId(b), path_of(mbit));
-  }
-}
+support::PathShape path_of(double mbit) { return path_shape(mbit, kDelay); }
 
 struct Training {
   double loss = 0.0;  // nats per byte
@@ -72,10 +61,23 @@ class TrainingRun {
   Status start_trainer(std::uint16_t site) {
     support::ChildOptions child;
     const auto word = [](auto value) { return std::to_string(value); };
-    child.arguments = {options_.python,    "-m",     "sluice_demo.train",        "--site",         word(site),
-                       "--sites",          word(kSites), "--steps",              word(kRounds * kInnerSteps), "--inner-steps",
-                       word(kInnerSteps),  "--sequences", "4",                   "--result",       result_file(site).string(),
-                       "--start-file",     (directory_ / "start").string()};
+    child.arguments = {options_.python,
+                       "-m",
+                       "sluice_demo.train",
+                       "--site",
+                       word(site),
+                       "--sites",
+                       word(kSites),
+                       "--steps",
+                       word(kRounds * kInnerSteps),
+                       "--inner-steps",
+                       word(kInnerSteps),
+                       "--sequences",
+                       "4",
+                       "--result",
+                       result_file(site).string(),
+                       "--start-file",
+                       (directory_ / "start").string()};
     child.environment = {{"PYTHONPATH", SLUICE_PYTHON_FOLDER},
                          {"SLUICE_AGENT_LIBRARY", SLUICE_AGENT_LIBRARY},
                          {"SLUICE_GATEWAY", rig_.fleet().agent_address(site)},
@@ -144,7 +146,7 @@ Result<Training> train(const WanCase& self, const WanBenchOptions& options, bool
   settings.fleet.outer = "{rule: nesterov, learning_rate: 0.8, momentum: 0.5}";
   settings.fleet.compression = "{mode: auto, bits: 3, min_bits: 1, max_bits: 8, warmup_rounds: 1, time_budget: 600ms}";
   const std::filesystem::path directory = settings.directory;
-  SLUICE_TRY(auto rig, WanRig::start(std::move(settings), [](support::WanEmulator& wan) { set_all(wan, kFastMbit); }));
+  SLUICE_TRY(auto rig, WanRig::start(std::move(settings), [](support::WanEmulator& wan) { set_all_paths(wan, path_of(kFastMbit)); }));
   SLUICE_CHECK_OK(rig->start_gateways());
   return TrainingRun(*rig, options, directory).run(has_steps);
 }

@@ -45,6 +45,19 @@ Result<nlohmann::json> read_all(support::ChildProcess& child, std::chrono::secon
 
 }  // namespace
 
+support::PathShape path_shape(double mbit, Duration delay) {
+  support::PathShape shape;
+  shape.rate = BitsPerSecond{mbit * 1e6};
+  shape.delay = delay;
+  return shape;
+}
+
+void set_all_paths(support::WanEmulator& wan, const support::PathShape& shape) {
+  for (std::uint16_t a = 0; a < wan.sites(); ++a) {
+    for (std::uint16_t b = 0; b < a; ++b) wan.set_both(SiteId(a), SiteId(b), shape);
+  }
+}
+
 PathTrace::PathTrace(const support::WanEmulator& wan, SiteId from, SiteId to) {
   thread_ = std::thread([this, &wan, from, to] {
     std::uint64_t bytes = wan.counters(from, to).delivered_bytes;

@@ -31,6 +31,11 @@ struct RigOptions {
   std::uint64_t seed = 1;
 };
 
+// One direction of a link: Mbit/s and the delay one way, without loss.
+support::PathShape path_shape(double mbit, Duration delay);
+// Both directions between any two sites.
+void set_all_paths(support::WanEmulator& wan, const support::PathShape& shape);
+
 // Bits per second that the receiver of iperf3 counts over one direction of an otherwise idle link, the ramp left out.
 struct IperfPlan {
   unsigned streams = 8;

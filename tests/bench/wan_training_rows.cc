@@ -27,18 +27,7 @@ constexpr unsigned kRoundsToReturn = 2;
 constexpr double kSlowSiteRatio = 1.3;
 constexpr double kPredictionTolerance = 0.20;
 
-support::PathShape path_of(double mbit) {
-  support::PathShape shape;
-  shape.rate = BitsPerSecond{mbit * 1e6};
-  shape.delay = kDelay;
-  return shape;
-}
-
-void set_all(support::WanEmulator& wan, double mbit) {
-  for (std::uint16_t a = 0; a < wan.sites(); ++a) {
-    for (std::uint16_t b = 0; b < a; ++b) wan.set_both(SiteId(a), SiteId(b), path_of(mbit));
-  }
-}
+support::PathShape path_of(double mbit) { return path_shape(mbit, kDelay); }
 
 RigOptions auto_options(const WanCase& self, const WanBenchOptions& options) {
   RigOptions rig = rig_options(self, options, kValues);
@@ -136,7 +125,8 @@ std::vector<WanRow> step_rows(const WanCase& self, const std::vector<RoundFigure
 }
 
 Result<std::vector<WanRow>> measure_steps(const WanCase& self, const WanBenchOptions& options) {
-  SLUICE_TRY(auto rig, WanRig::start(auto_options(self, options), [](support::WanEmulator& wan) { set_all(wan, kFastMbit); }));
+  SLUICE_TRY(auto rig,
+             WanRig::start(auto_options(self, options), [](support::WanEmulator& wan) { set_all_paths(wan, path_of(kFastMbit)); }));
   SLUICE_CHECK_OK(rig->start_gateways());
   SLUICE_TRY(const auto settling, rounds(*rig, kSettlingRounds));
   if (!settling.back().has_plan || settling.back().budget_seconds <= 0.0) {
@@ -156,7 +146,8 @@ double median_seconds(const std::vector<RoundFigures>& phase) {
 }
 
 Result<std::vector<WanRow>> measure_slow_site(const WanCase& self, const WanBenchOptions& options) {
-  SLUICE_TRY(auto rig, WanRig::start(auto_options(self, options), [](support::WanEmulator& wan) { set_all(wan, kFastMbit); }));
+  SLUICE_TRY(auto rig,
+             WanRig::start(auto_options(self, options), [](support::WanEmulator& wan) { set_all_paths(wan, path_of(kFastMbit)); }));
   SLUICE_CHECK_OK(rig->start_gateways());
   SLUICE_CHECK_OK(rounds(*rig, kSettlingRounds).map([](const auto&) {}));
   SLUICE_TRY(const auto fast, rounds(*rig, options.rounds));
