@@ -148,7 +148,7 @@ void SimSite::compare_and_set(const sync::CompareAndSet& action) {
              [this, action] { finish_cas(action, true); });
 }
 
-void SimSite::finish_cas(const sync::CompareAndSet& action, bool is_heard) {
+void SimSite::finish_cas(sync::CompareAndSet action, bool is_heard) {
   cas_.reset();
   const sync::RoundRecord before = store_->current();
   const bool is_accepted = store_->compare_and_set(action.expected_version, action.next).accepted;

@@ -88,7 +88,7 @@ class SimSite {
   void send(Node to, Message message);
   void send_to_all(const Message& message);
   void compare_and_set(const sync::CompareAndSet& action);
-  void finish_cas(const sync::CompareAndSet& action, bool is_heard);
+  void finish_cas(sync::CompareAndSet action, bool is_heard);  // by value: it forgets cas_
   void route_own(const sync::RoundRecord& record, ChunkId chunk);
   void combine(const sync::CombineChunk& action);
   void keep(const ContributionFrame& frame);
