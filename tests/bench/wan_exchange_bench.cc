@@ -161,7 +161,7 @@ std::vector<Case> suite(unsigned rounds) {
   for (const double rate : {0.0, 200.0}) {
     for (const std::uint16_t sites : {std::uint16_t{2}, std::uint16_t{3}}) {
       for (const double mib : {4.0 / 1024.0, 1.0, 16.0, 64.0, 256.0}) {
-        for (const double bits : {3.0, 5.9}) {
+        for (const double bits : {3.0, 5.99}) {
           if (bits > 3.0 && mib < 64.0) continue;  // the error of PCCL's 8-bit mode only matters where bytes do
           Case each;
           each.sites = sites;
