@@ -16,16 +16,16 @@
 namespace sluice::sync {
 
 enum class RateReason : std::uint8_t {
-  kFixed = 0,      // the configuration fixes the bits
-  kWarmup = 1,     // one of the first rounds
-  kBudget = 2,     // a link's budget sets the bits
-  kCeiling = 3,    // every link has room for max_bits
-  kFloor = 4,      // the budget would allow less than min_bits
-  kUnknown = 5,    // no link has been measured, or the time of the steps is not known
-  kNormChange = 6, // the deltas have changed sharply: twice the bits
-  kResidual = 7,   // residuals have grown large beside the deltas: more bits, step by step
-  kCodecCost = 8,  // coding would take longer than it saves: BF16 or RAW32
-  kNoSketch = 9,   // no site sent a sketch: bits follow those of the last round
+  kFixed = 0,       // the configuration fixes the bits
+  kWarmup = 1,      // one of the first rounds
+  kBudget = 2,      // a link's budget sets the bits
+  kCeiling = 3,     // every link has room for max_bits
+  kFloor = 4,       // the budget would allow less than min_bits
+  kUnknown = 5,     // no link has been measured, or the time of the steps is not known
+  kNormChange = 6,  // the deltas have changed sharply: twice the bits
+  kResidual = 7,    // residuals have grown large beside the deltas: more bits, step by step
+  kCodecCost = 8,   // coding would take longer than it saves: BF16 or RAW32
+  kNoSketch = 9,    // no site sent a sketch: bits follow those of the last round
 };
 // "fixed", "warm-up", "budget", "ceiling", "floor", "unknown", "norm change", "residual", "codec cost", "no sketch".
 std::string_view rate_reason_name(RateReason reason);
@@ -42,11 +42,11 @@ struct LinkPlan {
 
 struct RatePlan {
   RateReason reason = RateReason::kFixed;
-  double target_bits = 0.0;        // per value of a contribution, mean over the members
-  double update_bits = 0.0;        // per value of the coded sum
-  double budget_seconds = 0.0;     // for the exchange; 0 = none
-  double predicted_seconds = 0.0;  // from opening to commit; 0 = not known
-  double overhead_seconds = 0.0;   // of those: what is not transfer (round trips, coding)
+  double target_bits = 0.0;          // per value of a contribution, mean over the members
+  double update_bits = 0.0;          // per value of the coded sum
+  double budget_seconds = 0.0;       // for the exchange; 0 = none
+  double predicted_seconds = 0.0;    // from opening to commit; 0 = not known
+  double overhead_seconds = 0.0;     // of budget_seconds: what is not left to the transfer (round trips, coding)
   std::optional<SiteId> limit_from;  // the link that sets the bits, when one does
   std::optional<SiteId> limit_to;
   std::vector<LinkPlan> links;
@@ -78,7 +78,7 @@ struct SiteReport {
   RoundId measured_round;   // the last committed round, of which the rest speaks; 0 = none
   double contribution_bits = 0.0;
   double update_bits = 0.0;
-  Duration exchange{};      // from opening to commit, seen here
+  Duration exchange{};  // from opening to commit, seen here
 };
 
 }  // namespace sluice::sync

@@ -21,7 +21,7 @@ constexpr double kSmoothing = 0.5;  // share of the newest measurement in a corr
 constexpr double kCorrectionMin = 0.5;
 constexpr double kCorrectionMax = 2.0;
 constexpr double kExcessMax = 4.0;  // bits, either way
-constexpr std::size_t kOverheadsKept = 8;
+constexpr std::size_t kExchangesKept = 8;
 // Guards. Residual over delta, both summed over the sites: harmless runs stay below 1.5, those that lose are at 3.7 and above.
 constexpr double kResidualHigh = 2.0;
 constexpr double kResidualLow = 1.5;
@@ -47,13 +47,13 @@ double summed_energy(const std::vector<double>& energies) {
 }
 
 // How long the last round's bytes take on the links as they are known now. A link that no transfer has filled yet sets no pace.
-double last_transfer(const RatePlan& last, const std::vector<RateMember>& members) {
+double last_transfer(const RatePlan& last, const std::vector<RateMember>& members, double LinkReport::*which) {
   double seconds = 0.0;
   for (const LinkPlan& link : last.links) {
     double rate = 0.0;
     for (const RateMember& member : members) {
       if (member.site != link.from) continue;
-      for (const LinkReport& report : member.report.links) rate = report.to == link.to ? report.low_rate : rate;
+      for (const LinkReport& report : member.report.links) rate = report.to == link.to ? report.*which : rate;
     }
     if (rate > 0.0) seconds = std::max(seconds, 8.0 * link.predicted_bytes / rate);
   }
@@ -122,8 +122,11 @@ class Observer {
     }
     if (memory_.opened.plan.links.empty() || exchange <= 0.0) return;
     // Chunks are sent while others are coded: of the two times the longer one counts.
-    memory_.overheads.push_back(std::max(0.0, exchange - std::max(encode, last_transfer(memory_.opened.plan, members_))));
-    if (memory_.overheads.size() > kOverheadsKept) memory_.overheads.erase(memory_.overheads.begin());
+    const auto beside = [&](double LinkReport::*which) {
+      return exchange - std::max(encode, last_transfer(memory_.opened.plan, members_, which));
+    };
+    memory_.exchanges.push_back({std::max(0.0, beside(&LinkReport::low_rate)), beside(&LinkReport::median_rate)});
+    if (memory_.exchanges.size() > kExchangesKept) memory_.exchanges.erase(memory_.exchanges.begin());
   }
 
   void guard() {

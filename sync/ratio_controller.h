@@ -27,7 +27,7 @@ struct RatePolicy {
   double min_bits = 1.0;
   double max_bits = 8.0;
   RateRegime regime = RateRegime::kDense;
-  double residual_share = 1.0;  // of what coding leaves out, that goes into the next contribution
+  double residual_share = 1.0;      // of what coding leaves out, that goes into the next contribution
   std::uint32_t warmup_rounds = 0;  // first rounds, at kWarmupBits
   double time_share = 0.1;          // of the inner steps' time that an exchange may take
   Duration time_budget{};           // time of an exchange, in place of time_share; 0 = not set
@@ -78,10 +78,16 @@ class RatioController {
     // Corrections, smoothed over the rounds.
     std::array<double, kSitesMax> correction{};  // measured over predicted bits; 0 = none yet
     std::optional<double> update_excess;         // measured less predicted bits of the update
-    std::vector<double> overheads;               // seconds of the last exchanges that were not transfer
-    double residual_floor = 0.0;                 // bits that the residual guard asks for; 0 = none
+    // Seconds that the last exchanges took beside their transfer: at the links' low rates, and at the usual ones, where less than nothing
+    // means that the links carried more than was known of them.
+    struct ExchangeTime {
+      double overhead = 0.0;
+      double surplus = 0.0;
+    };
+    std::vector<ExchangeTime> exchanges;
+    double residual_floor = 0.0;  // bits that the residual guard asks for; 0 = none
     bool has_norm_changed = false;
-    double grid_encode_seconds = 0.0;            // slowest member's, when a grid was coded last; 0 = unknown
+    double grid_encode_seconds = 0.0;  // slowest member's, when a grid was coded last; 0 = unknown
   };
 
  private:

@@ -11,8 +11,8 @@
 namespace sluice::sync {
 namespace {
 
-constexpr double kDeadBand = 0.20;    // a rate this near to the one held is no change
-constexpr double kDeadBandStep = 0.25;  // of such a difference the held rate follows this share, so that none stays for good
+constexpr double kDeadBand = 0.20;      // a rate or a time this near to the one held is no change
+constexpr double kDeadBandStep = 0.25;  // of such a difference the one held follows this share, so that none stays for good
 // What is left for the transfer when round trips and coding eat the budget: bits cannot help any further.
 constexpr double kTransferShareMin = 0.1;
 constexpr double kOwnersGain = 1.05;  // owners change for at least this much
@@ -23,6 +23,8 @@ constexpr double kRaw32EncodeShare = 0.10;
 constexpr double kDenseBitsMin = 1.0;
 
 double to_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+double follow(double held, double now) { return std::fabs(now / held - 1.0) < kDeadBand ? held + kDeadBandStep * (now - held) : now; }
 
 std::vector<double> corrections(const RatioController::Memory& memory, const std::vector<RateMember>& members) {
   std::vector<double> result;
@@ -49,7 +51,8 @@ RateDecider::RateDecider(const RatePolicy& policy, const RatioController::Memory
       members_(members),
       chunks_(chunks),
       model_(members, values, chunks, corrections(memory, members), memory.update_excess),
-      matrix_(members.size()) {
+      matrix_(members.size()),
+      usual_matrix_(members.size()) {
   SLUICE_ASSERT(!members.empty() && chunks > 0);
 }
 
@@ -83,8 +86,7 @@ double RateDecider::held_rate(SiteId from, SiteId to, double reported) const {
   if (reported <= 0.0) return 0.0;
   for (const LinkPlan& last : memory_.opened.plan.links) {
     if (last.from != from || last.to != to || last.rate <= 0.0) continue;
-    const double change = reported / last.rate - 1.0;
-    return std::fabs(change) < kDeadBand ? last.rate + kDeadBandStep * (reported - last.rate) : reported;
+    return follow(last.rate, reported);
   }
   return reported;
 }
@@ -93,13 +95,18 @@ void RateDecider::measure_links() {
   are_all_rates_known_ = members_.size() > 1;
   for (std::size_t from = 0; from < members_.size(); ++from) {
     matrix_.set_send_limit(from, members_[from].report.rate_limit);
+    usual_matrix_.set_send_limit(from, members_[from].report.rate_limit);
     for (std::size_t to = 0; to < members_.size(); ++to) {
       if (from == to) continue;
       double rtt = 0.0;
+      double usual = 0.0;
       for (const LinkReport& link : members_[from].report.links) {
-        if (link.to == members_[to].site) rtt = to_seconds(link.rtt_min);
+        if (link.to != members_[to].site) continue;
+        rtt = to_seconds(link.rtt_min);
+        usual = link.median_rate;
       }
       matrix_.set(from, to, link_rate(from, to), rtt);
+      usual_matrix_.set(from, to, usual, rtt);
       is_any_rate_known_ = is_any_rate_known_ || matrix_.rate(from, to) > 0.0;
       are_all_rates_known_ = are_all_rates_known_ && matrix_.rate(from, to) > 0.0;
     }
@@ -113,26 +120,44 @@ double RateDecider::compute_seconds() const {
   return seconds;
 }
 
-void RateDecider::set_budget() {
-  RatePlan& plan = decision_.plan;
-  plan.overhead_seconds = topology::kShardedRoundTrips * matrix_.rtt_max();
-  if (!memory_.overheads.empty()) {
-    // A low one, not the least: rounds that were held up say nothing of the next, and one may have been lucky.
-    std::vector<double> sorted = memory_.overheads;
-    std::sort(sorted.begin(), sorted.end());
-    plan.overhead_seconds = std::max(sorted[(sorted.size() - 1) / 4], matrix_.rtt_max());
-  }
-  if (!policy_.is_auto) return;
-  plan.budget_seconds = policy_.time_budget > Duration{} ? to_seconds(policy_.time_budget) : policy_.time_share * compute_seconds();
-  available_seconds_ = std::max(plan.budget_seconds - plan.overhead_seconds, kTransferShareMin * plan.budget_seconds);
+// What a round takes beside its transfer, as far as nothing can be done about it.
+double RateDecider::counted_overhead() const {
+  if (memory_.exchanges.empty()) return topology::kShardedRoundTrips * matrix_.rtt_max();
+  // A low one, not the least: rounds that were held up say nothing of the next, and one may have been lucky.
+  std::vector<double> sorted;
+  for (const auto& exchange : memory_.exchanges) sorted.push_back(exchange.overhead);
+  std::sort(sorted.begin(), sorted.end());
+  return std::max(sorted[(sorted.size() - 1) / 4], matrix_.rtt_max());
 }
 
-// What a round takes beside its transfer, as the last ones have shown: the least is what can be counted on, this is what to expect.
-double RateDecider::usual_overhead() const {
-  std::vector<double> sorted = memory_.overheads;
-  if (sorted.empty()) return decision_.plan.overhead_seconds;
+// Overheads differ from round to round by what else the machines do; the bits are not to follow that.
+double RateDecider::held_available(double seconds) const {
+  const RatePlan& last = memory_.opened.plan;
+  const double held = last.budget_seconds - last.overhead_seconds;
+  return last.budget_seconds > 0.0 && held > 0.0 ? follow(held, seconds) : seconds;
+}
+
+void RateDecider::set_budget() {
+  RatePlan& plan = decision_.plan;
+  plan.overhead_seconds = counted_overhead();
+  if (!policy_.is_auto) return;
+  plan.budget_seconds = policy_.time_budget > Duration{} ? to_seconds(policy_.time_budget) : policy_.time_share * compute_seconds();
+  if (plan.budget_seconds <= 0.0) return;
+  const double available = std::max(plan.budget_seconds - plan.overhead_seconds, kTransferShareMin * plan.budget_seconds);
+  available_seconds_ = std::min(held_available(available), plan.budget_seconds);
+  plan.overhead_seconds = plan.budget_seconds - available_seconds_;
+}
+
+// From opening to commit at the links' usual rates, corrected by what the last rounds took.
+double RateDecider::usual_seconds() const {
+  const double encode = is_grid() ? memory_.grid_encode_seconds : 0.0;
+  const double transfer = std::max(encode, model_.transfer_seconds(bits_, shares_, usual_matrix_));
+  if (memory_.exchanges.empty()) return transfer + topology::kShardedRoundTrips * matrix_.rtt_max();
+  std::vector<double> sorted;
+  for (const auto& exchange : memory_.exchanges) sorted.push_back(exchange.surplus);
   std::sort(sorted.begin(), sorted.end());
-  return 0.5 * (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]);
+  const double surplus = 0.5 * (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]);
+  return std::max(transfer + surplus, matrix_.rtt_max());
 }
 
 double RateDecider::floor_bits() const {
@@ -206,9 +231,7 @@ void RateDecider::choose_auto() {
   choose_codec();
 }
 
-bool RateDecider::fits_budgets(const RateBits& bits) const {
-  return model_.transfer_seconds(bits, shares_, matrix_) <= available_seconds_;
-}
+bool RateDecider::fits_budgets(const RateBits& bits) const { return model_.transfer_seconds(bits, shares_, matrix_) <= available_seconds_; }
 
 // First with the owners of before, then once more when others are faster.
 void RateDecider::choose_by_budget() {
@@ -294,8 +317,8 @@ void RateDecider::choose_codec() {
   decision_.plan.reason = RateReason::kCodecCost;
   decision_.plan.limit_from.reset();
   decision_.plan.limit_to.reset();
-  decision_.plan.text = fmt::format("coding takes {:.3g} s and sending {} {:.3g} s: not coded", grid, is_raw ? "RAW32" : "BF16",
-                                    is_raw ? raw32 : bf16);
+  decision_.plan.text =
+      fmt::format("coding takes {:.3g} s and sending {} {:.3g} s: not coded", grid, is_raw ? "RAW32" : "BF16", is_raw ? raw32 : bf16);
 }
 
 // Shares that follow the links: those of the last round, the members in turn, or the planner's, whoever is fastest by kOwnersGain.
@@ -330,10 +353,7 @@ void RateDecider::fill_links() {
   plan.target_bits = bits_.mean();
   plan.update_bits = bits_.update;
   // Links that are not known do not count: no transfer has filled them, so that the time of past rounds has what they need.
-  if (are_all_rates_known_ || !memory_.overheads.empty()) {
-    const double encode = is_grid() ? memory_.grid_encode_seconds : 0.0;
-    plan.predicted_seconds = usual_overhead() + std::max(encode, model_.transfer_seconds(bits_, shares_, matrix_));
-  }
+  if (are_all_rates_known_ || !memory_.exchanges.empty()) plan.predicted_seconds = usual_seconds();
   for (std::size_t from = 0; from < members_.size(); ++from) {
     for (std::size_t to = 0; to < members_.size(); ++to) {
       if (from == to) continue;

@@ -35,7 +35,9 @@ class RateDecider {
   void set_bits(double target, RateReason reason, std::string text);
   [[nodiscard]] bool fits_budgets(const RateBits& bits) const;
   [[nodiscard]] double floor_bits() const;
-  [[nodiscard]] double usual_overhead() const;
+  [[nodiscard]] double counted_overhead() const;
+  [[nodiscard]] double held_available(double seconds) const;
+  [[nodiscard]] double usual_seconds() const;
   [[nodiscard]] double link_rate(std::size_t from, std::size_t to) const;
   [[nodiscard]] double held_rate(SiteId from, SiteId to, double reported) const;
   [[nodiscard]] double compute_seconds() const;
@@ -48,7 +50,8 @@ class RateDecider {
   const std::vector<RateMember>& members_;
   std::uint32_t chunks_;
   RateModel model_;
-  topology::WanMatrix matrix_;
+  topology::WanMatrix matrix_;        // what can be counted on
+  topology::WanMatrix usual_matrix_;  // what to expect
   bool is_any_rate_known_ = false;
   bool are_all_rates_known_ = false;
   double available_seconds_ = 0.0;  // of the budget, for transfer
