@@ -99,6 +99,14 @@ Status DiskFile::write_at(std::uint64_t offset, ByteSpan bytes) {
   return {};
 }
 
+void DiskFile::start_writeback(std::uint64_t offset, std::uint64_t bytes) const {
+  (void)::sync_file_range(descriptor_, static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
+void DiskFile::drop_cached(std::uint64_t offset, std::uint64_t bytes) const {
+  (void)::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+}
+
 Status DiskFile::truncate(std::uint64_t bytes) {
   while (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) {
     if (errno != EINTR) return fail(error("truncate"));

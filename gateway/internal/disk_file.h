@@ -33,6 +33,10 @@ class DiskFile {
   Result<std::size_t> read_at(std::uint64_t offset, std::span<std::uint8_t> into) const;
   // All or an error; after an error some of it may have been written.
   Status write_at(std::uint64_t offset, ByteSpan bytes);
+  // For files that are written once and rarely read: begins to bring the range to the disk, without waiting for it, ...
+  void start_writeback(std::uint64_t offset, std::uint64_t bytes) const;
+  // ... and gives back the memory in which the system holds what is on the disk by now. Both are requests: contents never depend on them.
+  void drop_cached(std::uint64_t offset, std::uint64_t bytes) const;
   Status truncate(std::uint64_t bytes);
   Status sync();  // contents and size, not the directory entry
   [[nodiscard]] Result<std::uint64_t> size() const;

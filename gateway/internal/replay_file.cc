@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::array<std::uint8_t, 8> kMagic{'S', 'L', 'R', 'E', 'P', 'L', 'Y', '1'};
 constexpr std::uint64_t kEntryBytes = 32;
+constexpr std::uint64_t kCachedBytes = 16 << 20;  // of the file's end while it is written: the disk's time to take them
 constexpr std::uint64_t kTrailerBytes = 48;
 constexpr std::string_view kPrefix = "update-";
 constexpr std::string_view kSuffix = ".frames";
@@ -119,7 +120,13 @@ void ReplayWriter::abandon() const {
 
 std::uint64_t ReplayWriter::reserve(std::uint64_t bytes) { return std::exchange(bytes_, bytes_ + bytes); }
 
-Status ReplayWriter::write(std::uint64_t offset, ByteSpan frame) { return file_->write_at(offset, frame); }
+Status ReplayWriter::write(std::uint64_t offset, ByteSpan frame) {
+  SLUICE_CHECK_OK(file_->write_at(offset, frame));
+  // Updates are hardly ever read again: their pages would only push others out of memory, and new pages cost more than used ones.
+  file_->start_writeback(offset, frame.size());
+  if (offset >= kCachedBytes) file_->drop_cached(offset - kCachedBytes, frame.size());
+  return {};
+}
 
 void ReplayWriter::enter(ChunkId chunk, std::uint64_t offset, std::uint32_t length, std::uint64_t frame_hash) {
   entries_[chunk.value] = Entry{offset, length, frame_hash};

@@ -140,6 +140,19 @@ TEST_F(FrameSpoolTest, ACommittedUpdateSurvivesARestart) {
   EXPECT_EQ(spool.bytes_on_disk(), std::filesystem::file_size(replay(7)) + std::filesystem::file_size(replay(8)));
 }
 
+TEST_F(FrameSpoolTest, AnUpdateLargerThanWhatStaysCachedComesBackWhole) {
+  constexpr std::uint32_t kChunks = 24;
+  constexpr std::size_t kFrameBytes = (1 << 20) + 1;
+  FrameSpool spool = open(1 << 30, 1 << 30);
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) ASSERT_TRUE(spool.put(update(3, chunk), frame_of(3, chunk, kFrameBytes)));
+  ASSERT_TRUE(spool.promote(RoundId(3), kAll, kChunks));
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+    const auto found = spool.get_committed(RoundId(3), ChunkId(chunk));
+    ASSERT_TRUE(found) << found.error().to_string();
+    EXPECT_TRUE(**found == frame_of(3, chunk, kFrameBytes)) << chunk;
+  }
+}
+
 TEST_F(FrameSpoolTest, AnUpdateWithAMissingChunkIsNotPromoted) {
   FrameSpool spool = open(1 << 20, 1 << 20);
   ASSERT_TRUE(spool.put(update(1, 0), frame_of(1, 0)));
