@@ -329,34 +329,41 @@ std::size_t encode_rows(const GridModel& model, const GridSource& source, std::s
   return 0;
 }
 
-// The integers of the slots of a model; K + 1 where a slot means an escape.
-struct SlotIntegers {
+// The symbols of the slots of a model, the top bit set where a slot means an escape.
+struct SlotSymbols {
   alignas(64) std::uint8_t bytes[kModelSlots];
-  explicit SlotIntegers(const GridModel& model) {
-    const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
+  explicit SlotSymbols(const GridModel& model) {
+    const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.escape_symbol()));
     for (std::size_t slot = 0; slot < kModelSlots; slot += 64) {
-      _mm512_store_si512(bytes + slot, _mm512_sub_epi8(_mm512_load_si512(model.symbol_of.data() + slot), half_width));
+      const __m512i symbols = _mm512_load_si512(model.symbol_of.data() + slot);
+      const __mmask64 escaped = _mm512_cmpeq_epi8_mask(symbols, escape);
+      _mm512_store_si512(bytes + slot, _mm512_or_si512(symbols, _mm512_maskz_set1_epi8(escaped, -128)));
     }
   }
 };
 
+// Makes what is computed from `used` after this come after `done` in the instruction stream as well.
+HWY_INLINE void keep_order(__m512i& done, __m512i& used) { asm("" : "+v"(done), "+v"(used)); }
+
 class RowDecoder {
  public:
   RowDecoder(const GridModel& model, const DecodeState& state)
-      : integer_(SlotIntegers(model).bytes),
+      : symbol_(SlotSymbols(model).bytes),
         rank_(model.rank_of.data()),
-        slots_(model.frequency_of.data()),
+        frequency_(_mm512_load_si512(model.frequency.data())),
         high_(_mm512_load_si512(state.high.data())),
         low_(_mm512_load_si512(state.low.data())) {}
 
-  // The integers of one row, K + 1 for an escape; `in` moves by the bytes taken. REQUIRES: 64 readable bytes at `in`.
+  // The symbols of one row as in SlotSymbols; `in` moves by the bytes taken. REQUIRES: 64 readable bytes at `in`.
   HWY_INLINE __m512i decode(const std::uint8_t*& in) {
     const __m512i even = _mm512_set1_epi16(0xff);
     const __mmask64 upper = _mm512_movepi8_mask(low_);
-    // The time of a row is the latency from one low byte to the next, so the frequency has a table of its own.
-    const __m512i frequency = slots_.look_up(low_, upper);
+    // The time of a row is the latency from one low byte to the next, about 36 cycles, of which the look-ups are a third. All of them
+    // become ready at once and wait for the one port that permutes, oldest first: the one that the product needs has to be the first.
+    const __m512i symbols = symbol_.look_up(low_, upper);
+    __m512i frequency = _mm512_permutexvar_epi8(symbols, frequency_);  // a top bit that is set does not matter
+    keep_order(frequency, low_);
     const __m512i rank = rank_.look_up(low_, upper);
-    const __m512i integers = integer_.look_up(low_, upper);
     const __m512i x_even = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_and_si512(high_, even), _mm512_and_si512(frequency, even)),
                                             _mm512_and_si512(rank, even));
     const __m512i x_odd =
@@ -367,7 +374,7 @@ class RowDecoder {
     high_ = _mm512_mask_mov_epi8(high, takes, low);
     low_ = _mm512_mask_expand_epi8(low, takes, _mm512_loadu_si512(in));
     in += static_cast<std::uint64_t>(_mm_popcnt_u64(takes));
-    return integers;
+    return symbols;
   }
 
   void save(DecodeState& state) const {
@@ -376,14 +383,41 @@ class RowDecoder {
   }
 
  private:
-  ByteTable integer_, rank_, slots_;
-  __m512i high_, low_;
+  ByteTable symbol_, rank_;
+
+  __m512i frequency_, high_, low_;
+};
+
+// Byte kWidth * j + v is lane 64 / kWidth * v + j: vector v of a row is then what stays of 64 bytes after a shift by v bytes.
+template <std::size_t kWidth>
+constexpr std::array<std::uint8_t, 64> lane_order() {
+  std::array<std::uint8_t, 64> order{};
+  for (std::size_t byte = 0; byte < 64; ++byte) order[byte] = static_cast<std::uint8_t>(64 / kWidth * (byte % kWidth) + byte / kWidth);
+  return order;
+}
+alignas(64) inline constexpr std::array<std::uint8_t, 64> kWordOrder = lane_order<2>();
+alignas(64) inline constexpr std::array<std::uint8_t, 64> kDoubleWordOrder = lane_order<4>();
+
+// What the sink gets for each symbol, 0 for an escape: a look-up by symbol is cheaper than widening, converting and multiplying.
+struct SymbolValues {
+  alignas(64) std::int32_t wide[32];
+  alignas(64) std::int16_t narrow[32];
+  SymbolValues(const GridModel& model, SinkKind kind, float step) {
+    for (int symbol = 0; symbol < 32; ++symbol) {
+      const int integer = symbol <= 2 * model.half_width() ? symbol - model.half_width() : 0;
+      const bool is_float = kind == SinkKind::kFloatSet || kind == SinkKind::kFloatAdd;
+      wide[symbol] = is_float ? std::bit_cast<std::int32_t>(grid_value(integer, step)) : integer;
+      narrow[symbol] = static_cast<std::int16_t>(integer);
+    }
+  }
 };
 
 template <SinkKind Kind>
 class RowSink {
+  static constexpr bool kIsWord = Kind == SinkKind::kInteger16Add;
+
  public:
-  explicit RowSink(const GridSink& sink) : sink_(sink), step_(_mm512_set1_ps(sink.scaled_step)) {}
+  RowSink(const GridModel& model, const GridSink& sink) : RowSink(SymbolValues(model, sink.kind, sink.scaled_step), sink) {}
 
   HWY_INLINE void prefetch(std::size_t at) const {
     if constexpr (Kind == SinkKind::kFloatAdd) prefetch_lines<4>(sink_.values + at, kPrefetchBytes);
@@ -391,16 +425,17 @@ class RowSink {
     if constexpr (Kind == SinkKind::kInteger32Add) prefetch_lines<4>(sink_.integers32 + at, kPrefetchBytes);
   }
 
-  // Integers that fit a byte.
-  HWY_INLINE void store(std::size_t at, __m512i bytes) const {
-    if constexpr (Kind == SinkKind::kInteger16Add) {
-      store_words(at, _mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)));
-      store_words(at + 32, _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(bytes, 1)));
+  // A row of symbols. Look-ups heed the low five bits of an index only.
+  HWY_INLINE void store(std::size_t at, __m512i symbols) const {
+    const __m512i ordered = _mm512_permutexvar_epi8(order_, symbols);
+    if constexpr (kIsWord) {
+      store_words(at, _mm512_permutexvar_epi16(ordered, low_));
+      store_words(at + 32, _mm512_permutexvar_epi16(_mm512_srli_epi16(ordered, 8), low_));
     } else {
-      store_vector(at, _mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes)));
-      store_vector(at + 16, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 1)));
-      store_vector(at + 32, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 2)));
-      store_vector(at + 48, _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3)));
+      store_vector(at, _mm512_permutex2var_epi32(low_, ordered, high_));
+      store_vector(at + 16, _mm512_permutex2var_epi32(low_, _mm512_srli_epi32(ordered, 8), high_));
+      store_vector(at + 32, _mm512_permutex2var_epi32(low_, _mm512_srli_epi32(ordered, 16), high_));
+      store_vector(at + 48, _mm512_permutex2var_epi32(low_, _mm512_srli_epi32(ordered, 24), high_));
     }
   }
 
@@ -408,12 +443,15 @@ class RowSink {
   HWY_INLINE void deliver(std::size_t at, std::int32_t integer) const { deliver_integer<Kind>(sink_, at, integer); }
 
   HWY_INLINE void store_row(std::size_t at, const RowVectors& row) const {
+    const __m512 step = _mm512_set1_ps(sink_.scaled_step);
     for (int v = 0; v < 4; ++v) {
       const std::size_t i = at + 16 * static_cast<std::size_t>(v);
-      if constexpr (Kind == SinkKind::kInteger16Add) {
+      if constexpr (kIsWord) {
         std::int16_t* to = sink_.integers16 + i;
         const __m256i sum = _mm256_add_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(to)), _mm512_cvtepi32_epi16(row.q[v]));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), sum);
+      } else if constexpr (Kind == SinkKind::kFloatSet || Kind == SinkKind::kFloatAdd) {
+        store_vector(i, _mm512_castps_si512(_mm512_mul_ps(step, _mm512_cvtepi32_ps(row.q[v]))));
       } else {
         store_vector(i, row.q[v]);
       }
@@ -421,24 +459,29 @@ class RowSink {
   }
 
  private:
+  RowSink(const SymbolValues& values, const GridSink& sink)
+      : sink_(sink),
+        order_(_mm512_load_si512(kIsWord ? kWordOrder.data() : kDoubleWordOrder.data())),
+        low_(kIsWord ? _mm512_load_si512(values.narrow) : _mm512_load_si512(values.wide)),
+        high_(_mm512_load_si512(values.wide + 16)) {}
+
   HWY_INLINE void store_words(std::size_t i, __m512i words) const {
     std::int16_t* to = sink_.integers16 + i;
     _mm512_storeu_si512(to, _mm512_add_epi16(_mm512_loadu_si512(to), words));
   }
-  HWY_INLINE void store_vector(std::size_t i, __m512i q) const {
+  HWY_INLINE void store_vector(std::size_t i, __m512i values) const {
     if constexpr (Kind == SinkKind::kFloatSet) {
-      _mm512_storeu_ps(sink_.values + i, _mm512_mul_ps(step_, _mm512_cvtepi32_ps(q)));
+      _mm512_storeu_ps(sink_.values + i, _mm512_castsi512_ps(values));
     } else if constexpr (Kind == SinkKind::kFloatAdd) {
-      const __m512 value = _mm512_mul_ps(step_, _mm512_cvtepi32_ps(q));
-      _mm512_storeu_ps(sink_.values + i, _mm512_add_ps(_mm512_loadu_ps(sink_.values + i), value));
+      _mm512_storeu_ps(sink_.values + i, _mm512_add_ps(_mm512_loadu_ps(sink_.values + i), _mm512_castsi512_ps(values)));
     } else if constexpr (Kind == SinkKind::kInteger32Set) {
-      _mm512_storeu_si512(sink_.integers32 + i, q);
+      _mm512_storeu_si512(sink_.integers32 + i, values);
     } else {
-      _mm512_storeu_si512(sink_.integers32 + i, _mm512_add_epi32(_mm512_loadu_si512(sink_.integers32 + i), q));
+      _mm512_storeu_si512(sink_.integers32 + i, _mm512_add_epi32(_mm512_loadu_si512(sink_.integers32 + i), values));
     }
   }
   const GridSink sink_;
-  __m512 step_;
+  __m512i order_, low_, high_;
 };
 
 HWY_NOINLINE bool prepare_escapes(EscapeQueue& queue, std::size_t count) { return queue.prepare(count); }
@@ -475,66 +518,78 @@ HWY_INLINE bool expand_row(DecodeState& state, __m512i bytes, __mmask64 escaped,
   return true;
 }
 
-// Integers of the next row; false when the bytes end too early.
-HWY_INLINE bool next_row(RowDecoder& decoder, const std::uint8_t*& in, const std::uint8_t* in_end, std::uint8_t* tail, __m512i& integers) {
+// Four escapes are read every so many rows, somewhat more than 3-bit chunks have: the rows wait for their own latency anyway.
+inline constexpr std::size_t kReadAheadRows = 8;
+
+HWY_NOINLINE void read_ahead(EscapeQueue& queue) { queue.read_ahead(); }
+
+// Which lanes of up to kEscapeRows rows hold escapes. Masks go to memory as they are made; which of them are not 0 is looked up later.
+class EscapeMasks {
+ public:
+  HWY_INLINE void set(std::size_t row, __mmask64 lanes) { _store_mask64(&lanes_[row], lanes); }
+
+  // Puts the escapes of rows first .. first + rows - 1 to their places. False when there are fewer, or a broken one.
+  template <SinkKind Kind>
+  HWY_NOINLINE bool fill(std::size_t first, std::size_t rows, EscapeQueue& queue, const RowSink<Kind>& to) {
+    for (std::size_t row = rows; row % 8 != 0; ++row) lanes_[row] = 0;
+    std::uint64_t filled_rows[kEscapeRows + 8];
+    std::uint64_t filled_lanes[kEscapeRows + 8];
+    std::size_t count = 0;
+    __m512i escapes = _mm512_setzero_si512();
+    __m512i numbers = _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(static_cast<std::int64_t>(first)));
+    for (std::size_t row = 0; row < rows; row += 8) {
+      const __m512i lanes = _mm512_load_si512(&lanes_[row]);
+      const __mmask8 some = _mm512_test_epi64_mask(lanes, lanes);
+      _mm512_storeu_si512(filled_rows + count, _mm512_maskz_compress_epi64(some, numbers));
+      _mm512_storeu_si512(filled_lanes + count, _mm512_maskz_compress_epi64(some, lanes));
+      count += static_cast<std::size_t>(_mm_popcnt_u32(some));
+      escapes = _mm512_add_epi64(escapes, _mm512_popcnt_epi64(lanes));
+      numbers = _mm512_add_epi64(numbers, _mm512_set1_epi64(8));
+    }
+    return fill_escapes(queue, {filled_rows, count}, filled_lanes, static_cast<std::size_t>(_mm512_reduce_add_epi64(escapes)),
+                        [&to](std::size_t at, std::int32_t integer) HWY_ATTR { to.deliver(at, integer); });
+  }
+
+ private:
+  alignas(64) __mmask64 lanes_[kEscapeRows];
+};
+
+// Symbols of the next row; false when the bytes end too early.
+HWY_INLINE bool next_row(RowDecoder& decoder, const std::uint8_t*& in, const std::uint8_t* in_end, std::uint8_t* tail, __m512i& symbols) {
   const auto left = static_cast<std::size_t>(in_end - in);
   if (left >= kRowValues) [[likely]] {
-    integers = decoder.decode(in);
+    symbols = decoder.decode(in);
     return true;
   }
   std::memcpy(tail, in, left);
   const std::uint8_t* tail_in = tail;
-  integers = decoder.decode(tail_in);
+  symbols = decoder.decode(tail_in);
   const auto used = static_cast<std::size_t>(tail_in - tail);
   in += std::min(used, left);
   return used <= left;
 }
 
-// Escapes beyond a byte, for which the rows got a 0.
-template <SinkKind Kind>
-HWY_NOINLINE void add_wide_escapes(const RowSink<Kind>& to, std::size_t row_index, std::span<const std::uint64_t> escaped_lanes,
-                                   const std::int32_t* integers) {
-  for (std::uint64_t lanes : escaped_lanes) {
-    for (; lanes != 0; lanes &= lanes - 1, ++integers) {
-      if (*integers < -127 || *integers > 127) to.deliver(row_index * kRowValues + _tzcnt_u64(lanes), *integers);
-    }
-    ++row_index;
-  }
-}
-
 template <SinkKind Kind>
 HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   RowDecoder decoder(model, state);
-  const RowSink<Kind> to(sink);
-  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.half_width() + 1));
+  const RowSink<Kind> to(model, sink);
   EscapeQueue& queue = *state.escapes;
-  std::uint64_t escaped_lanes[kEscapeRows];
+  EscapeMasks escapes;
   alignas(64) std::uint8_t tail[2 * kRowValues] = {};
   const std::uint8_t* in = state.in;
   const std::uint8_t* const in_end = state.in_end;
   for (std::size_t first = 0; first < rows; first += kEscapeRows) {
-    const std::size_t last = std::min(first + kEscapeRows, rows);
-    if (!prepare_escapes(queue, EscapeQueue::kBlock)) return false;
-    const std::int8_t* next_escape = queue.bytes();
-    for (std::size_t row_index = first; row_index < last; ++row_index) {
-      const std::size_t at = row_index * kRowValues;
+    const std::size_t count = std::min(kEscapeRows, rows - first);
+    for (std::size_t row = 0; row < count; ++row) {
+      const std::size_t at = (first + row) * kRowValues;
       to.prefetch(at);
-      __m512i integers;
-      if (!next_row(decoder, in, in_end, tail, integers)) return false;
-      // A row in five has an escape at 3 bits: a mispredicted branch costs less than expanding in every row (65 against 71 us a chunk).
-      const __mmask64 escaped = _mm512_cmpeq_epi8_mask(integers, escape);
-      if (escaped != 0) {
-        integers = _mm512_mask_expand_epi8(integers, escaped, _mm512_loadu_si512(next_escape));
-        next_escape += _mm_popcnt_u64(escaped);
-      }
-      to.store(at, integers);
-      escaped_lanes[row_index - first] = escaped;
+      if (row % kReadAheadRows == 0) read_ahead(queue);
+      __m512i symbols;
+      if (!next_row(decoder, in, in_end, tail, symbols)) return false;
+      escapes.set(row, _mm512_movepi8_mask(symbols));
+      to.store(at, symbols);
     }
-    const auto used = static_cast<std::size_t>(next_escape - queue.bytes());
-    if (used > queue.available()) return false;
-    if (queue.has_wide()) [[unlikely]]
-      add_wide_escapes(to, first, {escaped_lanes, last - first}, queue.integers());
-    queue.skip(used);
+    if (!escapes.fill(first, count, queue, to)) return false;
   }
   state.in = in;
   decoder.save(state);
@@ -545,19 +600,19 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, s
 template <SinkKind Kind>
 HWY_NOINLINE bool decode_whole_rows_to(const GridModel& model, const GridSink& sink, std::size_t rows, DecodeState& state) {
   RowDecoder decoder(model, state);
-  const RowSink<Kind> to(sink);
-  const __m512i escape = _mm512_set1_epi8(static_cast<char>(model.half_width() + 1));
+  const RowSink<Kind> to(model, sink);
+  const __m512i half_width = _mm512_set1_epi8(static_cast<char>(model.half_width()));
   alignas(64) std::uint8_t tail[2 * kRowValues] = {};
   const std::uint8_t* in = state.in;
   const std::uint8_t* const in_end = state.in_end;
   for (std::size_t row_index = 0; row_index < rows; ++row_index) {
     const std::size_t at = row_index * kRowValues;
     to.prefetch(at);
-    __m512i integers;
-    if (!next_row(decoder, in, in_end, tail, integers)) return false;
+    __m512i symbols;
+    if (!next_row(decoder, in, in_end, tail, symbols)) return false;
     RowVectors row;
-    const __mmask64 escaped = _mm512_cmpeq_epi8_mask(integers, escape);
-    if (!expand_row(state, integers, escaped, row_index, row)) return false;
+    const __m512i integers = _mm512_sub_epi8(symbols, half_width);
+    if (!expand_row(state, integers, _mm512_movepi8_mask(symbols), row_index, row)) return false;
     to.store_row(at, row);
   }
   state.in = in;

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "compression/internal/bit_stream.h"
 #include "compression/limits.h"
@@ -31,17 +32,14 @@ class EscapeQueue {
       : reader_(section), order_(order), low_bits_(low_bits), beyond_(static_cast<std::uint32_t>(half_width) + 1), limit_(limit) {}
 
   // Makes `count` escapes available, or all that are left. False when one of them is broken or no low bits could bring it within the limit.
-  // REQUIRES: count <= kBlock. In any case kBlock + 64 bytes may be read at bytes() afterwards.
+  // REQUIRES: count <= kBlock.
   HWY_INLINE bool prepare(std::size_t count) {
     if (next_ <= kBlock && (available() >= count || is_exhausted_)) return true;
     move_to_front();
     return is_exhausted_ || refill();
   }
   [[nodiscard]] std::size_t available() const { return end_ - next_; }
-  // The available escapes. As bytes: those beyond a byte are 0, and has_wide() is true.
   [[nodiscard]] const std::int32_t* integers() const { return integers_.data() + next_; }
-  [[nodiscard]] const std::int8_t* bytes() const { return bytes_.data() + next_; }
-  [[nodiscard]] bool has_wide() const { return has_wide_; }
   // REQUIRES: count <= available().
   void skip(std::size_t count) { next_ += count; }
   HWY_INLINE bool take(std::int32_t& integer) {
@@ -49,6 +47,8 @@ class EscapeQueue {
     integer = integers_[next_++];
     return true;
   }
+  // Reads a few more if that is easy. Among the rows of a chunk, one call every few rows: their waits then pay for it.
+  HWY_INLINE void read_ahead() { read_short(1); }
   // True when every escape was taken and nothing but padding is left.
   [[nodiscard]] bool is_finished() const { return next_ == end_ && reader_.is_finished(); }
 
@@ -59,14 +59,13 @@ class EscapeQueue {
   void move_to_front() {
     std::copy(integers_.begin() + static_cast<std::ptrdiff_t>(next_), integers_.begin() + static_cast<std::ptrdiff_t>(end_),
               integers_.begin());
-    std::copy(bytes_.begin() + static_cast<std::ptrdiff_t>(next_), bytes_.begin() + static_cast<std::ptrdiff_t>(end_), bytes_.begin());
     end_ -= next_;
     next_ = 0;
   }
 
   HWY_INLINE bool refill() {
     while (true) {
-      read_short();
+      read_short(kRoom);
       for (int longer = 0; longer < 4; ++longer) {
         if (end_ == kRoom) return true;
         if (reader_.is_finished()) {
@@ -78,17 +77,17 @@ class EscapeQueue {
     }
   }
 
-  // Reads codes of at most kShortBits bits, four at a time, as long as they come and are within a byte.
-  HWY_INLINE void read_short() {
+  // Reads codes of at most kShortBits bits, four at a time, as long as they come and are within the limit.
+  HWY_INLINE void read_short(std::size_t groups_max) {
     if (order_ + 2 > kShortBits) return;
     const unsigned longest = (kShortBits - 2 - order_) / 2;
-    const std::uint32_t largest = std::min<std::uint32_t>(127, static_cast<std::uint32_t>(limit_) >> low_bits_);
+    const auto largest = static_cast<std::uint32_t>(limit_) >> low_bits_;
     const unsigned order = order_;
     const std::uint32_t low_mask = (1U << order) - 1U;
     const std::uint32_t beyond = beyond_;
     BitReader reader = reader_;  // in registers
     std::size_t to = end_;
-    while (to + 4 <= kRoom && reader.has_word()) {
+    for (std::size_t group = 0; group < groups_max && to + 4 <= kRoom && reader.has_word(); ++group) {
       std::uint64_t window = reader.word();
       unsigned used = 0;
       unsigned length_max = 0;
@@ -100,7 +99,6 @@ class EscapeQueue {
         const std::uint32_t magnitude = (high << order | ((rest >> length) & low_mask)) + beyond;
         const std::uint32_t sign = 0U - static_cast<std::uint32_t>(window & 1U);
         integers_[to + i] = static_cast<std::int32_t>((magnitude ^ sign) - sign);
-        bytes_[to + i] = static_cast<std::int8_t>((magnitude ^ sign) - sign);
         length_max = std::max(length_max, length);
         magnitude_max = std::max(magnitude_max, magnitude);
         const unsigned bits = 2 * length + 2 + order;
@@ -123,12 +121,7 @@ class EscapeQueue {
     const std::int64_t sign = negative ? -1 : 0;
     const std::int64_t below = (std::int64_t{1} << low_bits_) - 1;
     if (reader_.failed() || (magnitude << low_bits_) > limit_ + (sign & below)) return false;
-    const auto integer = static_cast<std::int32_t>((magnitude ^ sign) - sign);
-    const bool is_wide = magnitude > 127;
-    has_wide_ |= is_wide;
-    integers_[end_] = integer;
-    bytes_[end_] = static_cast<std::int8_t>(is_wide ? 0 : integer);
-    ++end_;
+    integers_[end_++] = static_cast<std::int32_t>((magnitude ^ sign) - sign);
     return true;
   }
 
@@ -139,13 +132,29 @@ class EscapeQueue {
   std::size_t next_ = 0;
   std::size_t end_ = 0;
   bool is_exhausted_ = false;
-  bool has_wide_ = false;
   std::array<std::int32_t, kRoom> integers_;
-  std::array<std::int8_t, kRoom + 64> bytes_;
 };
 
+// Puts the next escapes to their places: deliver(value index, integer) for each of `escapes` lanes set in `lanes`, which belong to the
+// rows `rows`. False when there are fewer, or a broken one. REQUIRES: no mask is 0; the decoder put a 0 in their places.
+template <typename Deliver>
+HWY_INLINE bool fill_escapes(EscapeQueue& queue, std::span<const std::uint64_t> rows, const std::uint64_t* lanes, std::size_t escapes,
+                             Deliver&& deliver) {
+  if (escapes > queue.available() && (!queue.prepare(escapes) || escapes > queue.available())) return false;
+  const std::int32_t* integers = queue.integers();
+  queue.skip(escapes);
+  for (const std::uint64_t row : rows) {
+    // Most rows have one: only a second costs a branch that is not foreseen.
+    std::uint64_t left = *lanes++;
+    do {
+      deliver(row * 64 + static_cast<std::size_t>(std::countr_zero(left)), *integers++);
+      left &= left - 1;
+    } while (left != 0);
+  }
+  return true;
+}
+
 // AVX2: where the escapes of up to kEscapeRows rows are, noted without a branch while the rows are decoded and then filled in, in order.
-// REQUIRES: the decoder put a 0 in their places.
 class EscapeRows {
  public:
   HWY_INLINE void note(std::size_t row, std::uint64_t lanes) {
@@ -154,27 +163,17 @@ class EscapeRows {
     count_ += lanes != 0 ? 1U : 0U;
     escapes_ += static_cast<std::size_t>(std::popcount(lanes));
   }
-  // deliver(value index, integer) for each. False when there are fewer; REQUIRES: EscapeQueue::kBlock of them were prepared.
+  // As fill_escapes.
   template <typename Deliver>
   HWY_INLINE bool fill(EscapeQueue& queue, Deliver&& deliver) {
-    if (escapes_ > queue.available()) return false;
-    const std::int32_t* integers = queue.integers();
-    queue.skip(escapes_);
-    lanes_[count_] = 0;
-    std::size_t row = 0;
-    std::uint64_t lanes = lanes_[0];
-    for (; escapes_ > 0; --escapes_) {
-      deliver(rows_[row] * 64 + static_cast<std::size_t>(std::countr_zero(lanes)), *integers++);
-      lanes &= lanes - 1;
-      row += lanes == 0 ? 1U : 0U;
-      lanes = lanes == 0 ? lanes_[row] : lanes;
-    }
+    const bool filled = fill_escapes(queue, {rows_, count_}, lanes_, escapes_, deliver);
     count_ = 0;
-    return true;
+    escapes_ = 0;
+    return filled;
   }
 
  private:
-  std::size_t rows_[kEscapeRows + 1];
+  std::uint64_t rows_[kEscapeRows + 1];
   std::uint64_t lanes_[kEscapeRows + 1];
   std::size_t count_ = 0;
   std::size_t escapes_ = 0;
