@@ -16,6 +16,9 @@ enum Kind : std::uint32_t { kAsk = 1, kGranted = 2, kRefused = 3, kEnded = 4 };
 constexpr std::size_t kFrameBytes = 64 * kKiB;
 constexpr std::size_t kBacklogBytesMin = 1 * kMiB;
 constexpr std::size_t kBacklogBytesMax = 32 * kMiB;
+// What waits is kept above what leaves in so many fill intervals: more than leaves between two looks at the link, or the link counts as
+// idle.
+constexpr std::size_t kBacklogIntervals = 32;
 constexpr std::uint64_t kProbeBytesMax = 512 * kMiB;
 constexpr std::chrono::milliseconds kFillInterval{10};
 constexpr std::chrono::seconds kAnswerTimeout{5};
@@ -44,7 +47,7 @@ Status WanProber::start(SiteId peer, TimePoint now) {
   message.mutable_probe()->set_id(next_id_);
   message.mutable_probe()->set_window_us(static_cast<std::uint64_t>(std::chrono::microseconds(window_).count()));
   message.mutable_probe()->set_bytes_max(kProbeBytesMax);
-  running_ = Running{peer, next_id_++, false, now + kAnswerTimeout, 0, kBacklogBytesMin};
+  running_ = Running{peer, next_id_++, false, now + kAnswerTimeout, 0, kBacklogBytesMin, 0};
   text_ = fmt::format("asking site {}", peer);
   arm();
   if (hooks_.send(peer, message)) return {};
@@ -116,7 +119,8 @@ void WanProber::fill(TimePoint now) {
       payload_ = std::move(bytes);
     }
     std::size_t queued = hooks_.queued_bytes(running_->peer);
-    if (queued < running_->backlog / 2) running_->backlog = std::min(2 * running_->backlog, kBacklogBytesMax);
+    const std::size_t drained = running_->filled_bytes - std::min(queued, running_->filled_bytes);
+    running_->backlog = std::min(std::max(running_->backlog, kBacklogIntervals * drained), kBacklogBytesMax);
     wire::FrameEnvelope envelope;
     envelope.role = static_cast<std::uint16_t>(wire::FrameRole::kProbe);
     while (queued < running_->backlog && running_->bytes < kProbeBytesMax) {
@@ -124,6 +128,7 @@ void WanProber::fill(TimePoint now) {
       queued += kFrameBytes;
       running_->bytes += kFrameBytes;
     }
+    running_->filled_bytes = queued;
   }
   arm();
 }

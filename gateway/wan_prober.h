@@ -27,7 +27,7 @@ struct WanProberHooks {
   std::function<bool(SiteId, const wire::PeerMessage&)> send;
   std::function<bool(SiteId, FrameRecord)> send_frame;
   std::function<std::size_t(SiteId)> queued_bytes;
-  std::function<void(SiteId)> discard_queued;            // probe frames that are not on their way yet
+  std::function<void(SiteId)> discard_queued;                // probe frames that are not on their way yet
   std::function<void(SiteId, bool is_probing)> set_probing;  // what is counted from now on is a probe, or is none
   std::function<bool()> is_round_running;
   std::function<void(SiteId, topology::ProbeEnd)> ended;  // a probe that start() began, refused ones too; may be empty
@@ -64,7 +64,8 @@ class WanProber {
     bool is_granted = false;
     TimePoint ends_at{};
     std::uint64_t bytes = 0;
-    std::size_t backlog = 0;  // bytes kept waiting; grows while the link takes them faster than the timer comes
+    std::size_t backlog = 0;       // bytes kept waiting; grows with what the link takes between two ticks of the timer
+    std::size_t filled_bytes = 0;  // what waited after the last tick
   };
   struct Serving {
     SiteId peer;
