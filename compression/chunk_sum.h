@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "base/aligned_vector.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "compression/frame.h"
@@ -44,11 +44,11 @@ class ChunkSum {
   void widen();
 
   // Integers are int16 while the frames' own bounds guarantee that no sum leaves it (half the memory traffic), int32 from then on.
-  std::vector<std::int16_t> narrow_;
-  std::vector<std::int32_t> integers_;
+  AlignedVector<std::int16_t> narrow_;
+  AlignedVector<std::int32_t> integers_;
   std::int64_t bound_ = 0;  // on |sum|
   bool is_wide_ = false;
-  std::vector<float> values_;
+  AlignedVector<float> values_;
   ChunkId chunk_;
   ElementType element_type_ = ElementType::kFloat32;
   std::uint32_t value_count_ = 0;

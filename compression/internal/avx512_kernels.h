@@ -5,8 +5,9 @@
 // 64 lanes are two byte vectors, high and low. Coding a row: the lanes that must shed a byte are found by one byte compare, the bytes are
 // packed by vpcompressb and stored below the previous ones. The division by the frequency is done on even and odd lanes as 16-bit
 // words with a reciprocal; its remainder is corrected in byte arithmetic, which GridModel's choice of frequencies makes exact. Look-ups
-// among 256 entries are two vpermi2b and a blend. Decoding is the mirror image with vpexpandb. The error feedback of a row feeds the coder
-// in registers; prefetches 1024 values ahead let memory and arithmetic overlap.
+// among 256 entries are two vpermi2b and a blend. Decoding is the mirror image with vpexpandb; what a sink gets for a symbol is looked up
+// in registers, and escapes, 0 at first, are put to their places a block of rows later. The error feedback of a row feeds the coder in
+// registers; prefetches 1024 values ahead let memory and arithmetic overlap.
 
 #include <immintrin.h>
 

@@ -183,7 +183,9 @@ namespace {
 
 constexpr std::size_t kBlockValues = 256;
 
-// A block of decoded integers, delivered together. The places of a block are fetched while the next one is decoded.
+// A block of decoded integers, delivered together. The places of a block are fetched while the next one is decoded: into the second-level
+// cache, because two blocks of lines would push each other out of the first (adding to lines that lie in memory at 41-43 GB/s of fp32
+// values with that hint, at 28-30 with the non-temporal one, which is faster by a tenth where they are in a cache).
 struct Block {
   std::array<std::uint32_t, kBlockValues> positions;
   std::array<std::int32_t, kBlockValues> integers;
@@ -202,7 +204,7 @@ struct Places {
       begin = reinterpret_cast<const char*>(sink.integers32);
     width = sink.kind == SinkKind::kInteger16Add ? 2 : 4;
   }
-  void prefetch(std::uint64_t position) const { __builtin_prefetch(begin + position * width, 0, 0); }
+  void prefetch(std::uint64_t position) const { __builtin_prefetch(begin + position * width, 0, 2); }
 };
 
 // The magnitude section.

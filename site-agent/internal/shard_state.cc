@@ -55,12 +55,12 @@ std::size_t ShardState::slot(ChunkId chunk) const {
 
 std::size_t ShardState::offset(ChunkId chunk) const { return manifest_->chunk_values(chunk).begin - values_.begin; }
 
-std::span<float> ShardState::section(std::vector<float>& values, ChunkId chunk) const {
+std::span<float> ShardState::section(AlignedVector<float>& values, ChunkId chunk) const {
   SLUICE_ASSERT(contains(chunk));
   return std::span(values).subspan(offset(chunk), manifest_->chunk_values(chunk).count());
 }
 
-std::span<const float> ShardState::section(const std::vector<float>& values, ChunkId chunk) const {
+std::span<const float> ShardState::section(const AlignedVector<float>& values, ChunkId chunk) const {
   SLUICE_ASSERT(contains(chunk));
   return std::span(values).subspan(offset(chunk), manifest_->chunk_values(chunk).count());
 }

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/aligned_vector.h"
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/result.h"
@@ -77,8 +78,8 @@ class ShardState {
  private:
   [[nodiscard]] std::size_t slot(ChunkId chunk) const;
   [[nodiscard]] std::size_t offset(ChunkId chunk) const;
-  [[nodiscard]] std::span<float> section(std::vector<float>& values, ChunkId chunk) const;
-  [[nodiscard]] std::span<const float> section(const std::vector<float>& values, ChunkId chunk) const;
+  [[nodiscard]] std::span<float> section(AlignedVector<float>& values, ChunkId chunk) const;
+  [[nodiscard]] std::span<const float> section(const AlignedVector<float>& values, ChunkId chunk) const;
   void refresh_digest(ChunkId chunk);
 
   struct Staged {
@@ -100,11 +101,11 @@ class ShardState {
   const sync::Manifest* manifest_ = nullptr;
   sync::ChunkRange chunks_;
   sync::ValueRange values_;
-  std::vector<float> parameters_;
-  std::vector<float> momentum_;
-  std::vector<float> residual_;
-  std::vector<float> residual_before_;
-  std::vector<float> staged_values_;
+  AlignedVector<float> parameters_;
+  AlignedVector<float> momentum_;
+  AlignedVector<float> residual_;
+  AlignedVector<float> residual_before_;
+  AlignedVector<float> staged_values_;
   std::vector<std::uint64_t> round_;
   std::vector<Digest> digests_;
   std::vector<Staged> staged_;

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/aligned_vector.h"
 #include "compression/chunk_sum.h"
 #include "compression/elements.h"
 #include "compression/frame_decoder.h"
@@ -106,8 +107,9 @@ class Bench {
 
   Options options_;
   std::size_t values_;
-  std::vector<float> delta_, residual_, out_, copy_;
-  std::vector<std::int16_t> short_residual_, narrow_;
+  // At cache lines, like tensors and the arrays of agents and sums.
+  AlignedVector<float> delta_, residual_, out_, copy_;
+  AlignedVector<std::int16_t> short_residual_, narrow_;
   std::vector<Case> cases_;
 };
 
