@@ -521,6 +521,8 @@ HWY_INLINE bool expand_row(DecodeState& state, __m512i bytes, __mmask64 escaped,
 
 // Four escapes are read every so many rows, somewhat more than 3-bit chunks have: the rows wait for their own latency anyway.
 inline constexpr std::size_t kReadAheadRows = 8;
+// The processor fetches frames by itself, but stops at the end of each page.
+inline constexpr std::ptrdiff_t kInputPrefetchBytes = 512;
 
 HWY_NOINLINE void read_ahead(EscapeQueue& queue) { queue.read_ahead(); }
 
@@ -586,6 +588,7 @@ HWY_NOINLINE bool decode_rows_to(const GridModel& model, const GridSink& sink, s
       to.prefetch(at);
       if (row % kReadAheadRows == 0) read_ahead(queue);
       __m512i symbols;
+      prefetch_lines<1>(in, kInputPrefetchBytes);
       if (!next_row(decoder, in, in_end, tail, symbols)) return false;
       escapes.set(row, _mm512_movepi8_mask(symbols));
       to.store(at, symbols);
