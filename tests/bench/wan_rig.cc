@@ -168,6 +168,7 @@ Result<RoundFigures> WanRig::measured_round() {
     const auto& last = status["rounds"].back();
     if (from == 0) {
       figures.seconds = last["seconds"].get<double>();
+      figures.exchange_seconds = figures.seconds - last["phase_seconds"]["open"].get<double>();
       figures.has_plan = last.contains("rate");
     }
     if (!last.contains("rate")) continue;
@@ -194,6 +195,7 @@ nlohmann::json to_json(const RoundFigures& round) {
   }
   return {{"round", round.round},
           {"seconds", round.seconds},
+          {"exchange_seconds", round.exchange_seconds},
           {"reason", round.reason},
           {"target_bits", round.target_bits},
           {"links", links},

@@ -55,8 +55,9 @@ struct LinkFigures {
 // A round that all sites have applied.
 struct RoundFigures {
   unsigned round = 0;
-  double seconds = 0.0;   // at site 0, from opening to commit
-  bool has_plan = false;  // what follows is there
+  double seconds = 0.0;           // at site 0, from its readiness to the commit
+  double exchange_seconds = 0.0;  // of these, from the opening on: what a plan predicts
+  bool has_plan = false;          // what follows is there
   std::string reason;
   double target_bits = 0.0;
   double budget_seconds = 0.0;     // 0 = none
