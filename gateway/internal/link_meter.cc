@@ -12,6 +12,9 @@ constexpr std::chrono::seconds kBacklogMemory{10};
 constexpr std::uint64_t kTransferBytesMin = 4096;
 // Reports with other lengths come of a peer that was held up, or of a broken one.
 constexpr std::chrono::seconds kReportLengthMax{5};
+// In flight over what the path holds at the rate seen: a queue stands. Delayed acknowledgements of a few segments are none.
+constexpr double kQueueFactor = 1.25;
+constexpr double kAcknowledgedLateBytes = 12'000.0;
 
 }  // namespace
 
@@ -37,6 +40,8 @@ bool LinkMeter::on_sample(std::uint64_t connection, const StreamSample& sample) 
   Stream& stream = streams_[connection];
   if (sample.is_for_report) {
     stream.held_bytes = sample.tcp.held_bytes;
+    stream.outstanding_bytes = sample.waiting_bytes + sample.tcp.in_flight_bytes;
+    stream.rtt_min = sample.tcp.rtt_min;
     return false;
   }
   const auto grown = [](std::uint64_t before, std::uint64_t now) { return now - std::min(before, now); };
@@ -118,15 +123,36 @@ void LinkMeter::on_report(const GoodputReport& report, TimePoint now) {
   report_ = Report{sample, now - report.elapsed - rtt, now - (heartbeat_rtt_.count() > 0 ? std::min(heartbeat_rtt_, rtt) : rtt)};
 }
 
+// Whether what came in the report's time came out of a queue in the network: nearly nothing was added to what was under way before, and
+// what was still under way afterwards is more than the path holds at this rate. A sender that adds as much as arrives sets its own pace,
+// however long the queues are that others have made.
+bool LinkMeter::was_draining(const topology::GoodputSample& sample, std::uint64_t outstanding) const {
+  std::chrono::microseconds rtt_min{};
+  for (const auto& [connection, stream] : streams_) {
+    if (stream.rtt_min.count() > 0 && (rtt_min.count() == 0 || stream.rtt_min < rtt_min)) rtt_min = stream.rtt_min;
+  }
+  if (rtt_min.count() == 0 || sample.bytes < kTransferBytesMin) return false;
+  if (outstanding + sample.bytes > outstanding_bytes_ + sample.bytes / 4) return false;
+  const double held_by_path = static_cast<double>(sample.bytes) * (std::chrono::duration<double>(rtt_min) / sample.length);
+  return static_cast<double>(outstanding) > kQueueFactor * held_by_path + kAcknowledgedLateBytes;
+}
+
 void LinkMeter::settle_report(TimePoint now) {
   if (!report_) return;
   std::uint64_t held = 0;
-  for (const auto& [connection, stream] : streams_) held += stream.held_bytes;
+  std::uint64_t outstanding = 0;
+  for (const auto& [connection, stream] : streams_) {
+    held += stream.held_bytes;
+    outstanding += stream.outstanding_bytes;
+  }
   topology::GoodputSample& sample = report_->sample;
-  sample.is_saturated = was_saturated(report_->sent_from, report_->sent_to);
   const std::uint64_t arrived = sample.bytes + held;
   sample.bytes = arrived - std::min(held_bytes_, arrived);
+  // What waits behind a lost segment, and what it lets go, is not the pace of the link: then only a sender's backlog tells.
+  const bool is_in_order = held == 0 && held_bytes_ == 0;
+  sample.is_saturated = was_saturated(report_->sent_from, report_->sent_to) || (is_in_order && was_draining(sample, outstanding));
   held_bytes_ = held;
+  outstanding_bytes_ = outstanding;
   estimator_.on_goodput(sample, now);
   report_.reset();
 }

@@ -11,6 +11,9 @@
 // Behind a lost segment the receiver's kernel holds what comes after it, up to several round trips' worth, and its reader gets all of that
 // at one moment. The sender's kernel knows how much is held (selective acknowledgements travel as long as a report does), so the bytes
 // that reached the other side in a report's time are those that it counts and what is held more than before.
+//
+// A short burst is on the wire before the link has carried it: the sender has nothing more, and yet the network sets the pace, as long as
+// clearly more is in flight than the link holds without a queue. Such a draining burst tells the rate, too.
 
 #include <chrono>
 #include <cstdint>
@@ -66,9 +69,11 @@ class LinkMeter {
   static constexpr int kQuietIntervals = 10;
 
   struct Stream {
-    std::optional<StreamSample> last;  // of the turns
-    std::uint64_t held_bytes = 0;      // when the last report came
-    bool is_awaited = false;           // in the present turn
+    std::optional<StreamSample> last;     // of the turns
+    std::uint64_t held_bytes = 0;         // when the last report came; so are the next two
+    std::uint64_t outstanding_bytes = 0;  // waiting or in flight
+    std::chrono::microseconds rtt_min{};
+    bool is_awaited = false;  // in the present turn
   };
   // What the sampled connections had together.
   struct Turn {
@@ -93,17 +98,19 @@ class LinkMeter {
   void note_stretch(const Turn& turn);
   std::optional<GoodputReport> take_report(TimePoint now);
   [[nodiscard]] bool was_saturated(TimePoint from, TimePoint to) const;
+  [[nodiscard]] bool was_draining(const topology::GoodputSample& sample, std::uint64_t outstanding) const;
   void settle_report(TimePoint now);
 
   topology::WanEstimator estimator_;
   std::map<std::uint64_t, Stream> streams_;
-  std::uint64_t sent_total_ = 0;      // of all connections there are and were, as sampled
+  std::uint64_t sent_total_ = 0;  // of all connections there are and were, as sampled
   std::uint64_t received_total_ = 0;
-  std::optional<Turn> turn_;          // the last one
-  std::uint64_t turn_sent_ = 0;       // sent_total_ then
+  std::optional<Turn> turn_;     // the last one
+  std::uint64_t turn_sent_ = 0;  // sent_total_ then
   std::deque<Stretch> stretches_;
-  std::optional<Report> report_;   // the last one, until what is held is known, and the turns up to then
-  std::uint64_t held_bytes_ = 0;   // at the report before it
+  std::optional<Report> report_;         // the last one, until what is held is known, and the turns up to then
+  std::uint64_t held_bytes_ = 0;         // at the report before it
+  std::uint64_t outstanding_bytes_ = 0;  // likewise
   std::chrono::microseconds heartbeat_rtt_{};
   bool is_probing_ = false;
 

@@ -31,13 +31,33 @@ class Pair {
       held_ += crossed;
       if (tick % ticks_held == 0) received_ += std::exchange(held_, 0);
       const std::size_t waiting = has_backlog ? crossed + 1 : 0;
-      turn(sender_, {{segments_, segments_ / 100, sent_, 0, 0, held_, microseconds(40'000)}, waiting, now_, false});
+      StreamSample sending;
+      sending.tcp.segments_sent = segments_;
+      sending.tcp.segments_resent = segments_ / 100;
+      sending.tcp.sent_bytes = sent_;
+      sending.tcp.held_bytes = held_;
+      sending.tcp.rtt = microseconds(40'000);
+      sending.waiting_bytes = waiting;
+      sending.at = now_;
+      turn(sender_, sending);
       StreamSample received;
       received.tcp.received_bytes = received_;
       received.at = now_;
       const auto report = turn(receiver_, received);
       if (report) deliver(*report);
     }
+  }
+  // Everything is on the wire at once, and comes out of the network's queue at `rate`.
+  void drain(double rate, std::uint64_t burst_bytes) {
+    sent_ += burst_bytes / 4;
+    in_flight_ += burst_bytes / 4;
+    while (in_flight_ > 0) arrive(rate, 0.0);
+  }
+  // Ticks in which as much is sent as arrives, while `in_flight` bytes are under way.
+  void trickle(double rate, std::uint64_t in_flight, int ticks) {
+    in_flight_ = in_flight / 4;
+    for (int tick = 0; tick < ticks; ++tick) arrive(rate, rate);
+    in_flight_ = 0;
   }
   void close_streams() {
     for (std::uint64_t connection = 1; connection <= 4; ++connection) {
@@ -52,6 +72,25 @@ class Pair {
   [[nodiscard]] TimePoint now() const { return now_; }
 
  private:
+  void arrive(double rate, double sent_rate) {
+    sender_.wake();
+    receiver_.wake();
+    now_ += kMeterInterval;
+    const auto sent = static_cast<std::uint64_t>(sent_rate / 8.0 * 0.05 / 4.0);
+    sent_ += sent;
+    in_flight_ += sent;
+    const std::uint64_t crossed = std::min(in_flight_, static_cast<std::uint64_t>(rate / 8.0 * 0.05 / 4.0));
+    in_flight_ -= crossed;
+    received_ += crossed;
+    StreamSample sending;
+    sending.tcp.sent_bytes = sent_;
+    sending.at = now_;
+    turn(sender_, sending);
+    StreamSample received;
+    received.tcp.received_bytes = received_;
+    received.at = now_;
+    if (const auto report = turn(receiver_, received)) deliver(*report);
+  }
   static std::optional<GoodputReport> turn(LinkMeter& meter, const StreamSample& sample) {
     EXPECT_TRUE(meter.begin_turn({1, 2, 3, 4}));
     for (std::uint64_t connection = 1; connection <= 4; ++connection) EXPECT_EQ(meter.on_sample(connection, sample), connection == 4);
@@ -61,6 +100,8 @@ class Pair {
     sender_.on_report(report, now_ + milliseconds(20));
     StreamSample sample;
     sample.tcp.held_bytes = held_;
+    sample.tcp.in_flight_bytes = in_flight_;
+    sample.tcp.rtt_min = microseconds(40'000);
     sample.is_for_report = true;
     for (std::uint64_t connection = 1; connection <= 4; ++connection) EXPECT_FALSE(sender_.on_sample(connection, sample));
   }
@@ -71,6 +112,7 @@ class Pair {
   std::uint64_t sent_ = 0;  // these of each connection
   std::uint64_t received_ = 0;
   std::uint64_t held_ = 0;
+  std::uint64_t in_flight_ = 0;
   std::uint64_t segments_ = 0;
 };
 
@@ -106,6 +148,35 @@ TEST(LinkMeter, WhatWaitedBehindALostSegmentIsNoBurst) {
   EXPECT_NEAR(pair.estimate().rate->p10, 200e6, 20e6);
   pair.run(190e6, false, 60, 7);
   EXPECT_NEAR(pair.estimate().rate->p90, 200e6, 10e6) << "also when the sender has run dry";
+}
+
+// A link that had become four times slower was not noticed for six rounds, because each round's few frames were on the wire at once.
+TEST(LinkMeter, ABurstThatDrainsOutOfTheNetworksQueueGivesTheRate) {
+  Pair pair;
+  pair.run(6e6, true, 40);
+  pair.run(0.0, false, 20);
+  for (int round = 0; round < 3; ++round) {
+    pair.drain(1.5e6, 80'000);
+    pair.run(0.0, false, 20);
+  }
+  ASSERT_TRUE(pair.estimate().rate);
+  EXPECT_NEAR(pair.estimate().rate->p50, 1.5e6, 0.15e6);
+}
+
+TEST(LinkMeter, ASenderThatAddsAsMuchAsArrivesTellsNothingWhateverQueuesOthersMake) {
+  Pair pair;
+  pair.trickle(1e6, 100'000, 60);
+  EXPECT_FALSE(pair.estimate().rate);
+}
+
+// 40 ms at 8 Mbit/s: 40 kB in flight is what the path holds, and the sender has set the pace.
+TEST(LinkMeter, ABurstThatThePathHoldsWithoutAQueueTellsNothing) {
+  Pair pair;
+  for (int round = 0; round < 5; ++round) {
+    pair.drain(8e6, 40'000);
+    pair.run(0.0, false, 20);
+  }
+  EXPECT_FALSE(pair.estimate().rate);
 }
 
 TEST(LinkMeter, WhatAClosedConnectionHeldIsNotMissedLater) {
