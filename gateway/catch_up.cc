@@ -194,7 +194,8 @@ Status CatchUp::finish_fetch(TimePoint now) {
   const Fetch done = *fetch_;
   fetch_.reset();
   if (!is_bringing_) return {};
-  SLUICE_CHECK_OK(spool_.promote(done.round, *done.counted, done.chunks));
+  // The machine may have finished the round at its last chunk: then it is a replay file already.
+  if (!spool_.has_committed(done.round)) SLUICE_CHECK_OK(spool_.promote(done.round, *done.counted, done.chunks));
   spool_.drop_round(done.round);
   const auto lowest = agents_.round_min();
   if (lowest && batch_end_ <= *lowest && !take_state_) replay_batch(lowest->next(), std::max(done.round, batch_end_), now);

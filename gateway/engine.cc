@@ -299,9 +299,10 @@ void Engine::act(sync::StartContribution& action) {
 
 void Engine::act(sync::SendContributions& action) {
   for (std::uint32_t chunk = 0; chunk < action.record.chunks; ++chunk) {
-    const SiteId owner = sync::owner_of(action.record, ChunkId(chunk));
-    if (std::find(action.to.begin(), action.to.end(), owner) == action.to.end()) continue;
-    send_contribution(owner, ChunkId(chunk));
+    const SiteSet owners = sync::owners_of(action.record, ChunkId(chunk));
+    for (const SiteId to : action.to) {
+      if (owners.contains(to)) send_contribution(to, ChunkId(chunk));
+    }
   }
 }
 
@@ -340,7 +341,8 @@ void Engine::act(sync::CombineChunk& action) {
   if (!is_whole) return;  // the round closes without the site at its deadline
   const FrameKey key{action.round, wire::FrameRole::kUpdate, SiteId(), action.counted, action.chunk};
   const TimePoint began = Clock::now();
-  combiner_->combine(std::move(frames), [this, key, epoch = action.epoch, began](Result<SharedBytes> sum) {
+  const bool is_shared = action.is_shared;
+  combiner_->combine(std::move(frames), [this, key, is_shared, epoch = action.epoch, began](Result<SharedBytes> sum) {
     if (is_stopped_) return;
     parts_.metrics.observe_codec(CodecWork::kEncodeSum, std::chrono::duration<double>(Clock::now() - began).count());
     if (!sum) {
@@ -348,7 +350,7 @@ void Engine::act(sync::CombineChunk& action) {
       log_error("round", "chunk {} of round {} cannot be combined: {}", key.chunk, key.round, sum.error().to_string());
       return;
     }
-    deliver_update(key, std::move(*sum), epoch);
+    deliver_update(key, std::move(*sum), epoch, is_shared);
   });
 }
 
@@ -382,15 +384,17 @@ Status Engine::promote_update(RoundId round, SiteSet counted, std::uint32_t chun
   return {};
 }
 
-// An update chunk that this site made: to every peer, to the own agents, to the machine.
-void Engine::deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoch) {
+// An update chunk that this site made: to every peer when it is shared, to the own agents, to the machine.
+void Engine::deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoch, bool is_shared) {
   if (epoch != machine_->record().epoch) return;  // the round was given up meanwhile
   if (const Status kept = keep_update(key, frame, epoch); !kept) {
     log_error("spool", "{}", kept.error().to_string());
     return;
   }
   const wire::FrameEnvelope envelope = update_envelope(key, epoch);
-  for (const SiteId peer : live_peers()) send_peer_frame(peer, FrameRecord{envelope, frame});
+  if (is_shared) {
+    for (const SiteId peer : live_peers()) send_peer_frame(peer, FrameRecord{envelope, frame});
+  }
   send_agent_frame(key.chunk, FrameRecord{envelope, frame});
   feed(sync::UpdateStored{epoch, key.round, key.counted, key.chunk, xxh3_128(*frame)});
 }

@@ -136,7 +136,7 @@ class Engine {
   Status keep_update(const FrameKey& key, const SharedBytes& frame, EpochId epoch);
   Status promote_update(RoundId round, SiteSet counted, std::uint32_t chunks);
   bool feed_from_replay_file(const sync::RoundRecord& record);
-  void deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoch);
+  void deliver_update(const FrameKey& key, SharedBytes frame, EpochId epoch, bool is_shared);
   void send_contribution(SiteId owner, ChunkId chunk);
   Status write_journal(const sync::RoundRecord& record);
   void keep_record(const sync::RoundRecord& record);

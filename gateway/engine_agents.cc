@@ -244,7 +244,7 @@ Status Engine::take_own_contribution(AgentSessionId session, const FrameRecord& 
   history_.contributed(frame.frame->size(), Clock::now());
   const sync::RoundRecord& record = machine_->record();
   const bool is_current = record.round == contribution_->round && record.epoch == contribution_->epoch && !record.owners.empty();
-  if (is_current) send_contribution(sync::owner_of(record, chunk), chunk);
+  if (is_current) sync::owners_of(record, chunk).for_each([&](SiteId owner) { send_contribution(owner, chunk); });
   return {};
 }
 

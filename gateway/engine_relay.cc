@@ -82,9 +82,9 @@ void Engine::announce_links() {
 // Updates of the running round that were made here and may have been lost on the way.
 void Engine::send_updates_again(SiteId to) {
   const sync::RoundRecord& record = machine_->record();
-  if (!record.is_running() || record.owners.empty()) return;
+  if (!record.is_running() || record.owners.empty() || sync::is_direct(record)) return;
   for (const auto& [key, epoch] : update_epochs_) {
-    if (key.round != record.round || epoch != record.epoch || sync::owner_of(record, key.chunk) != self_) continue;
+    if (key.round != record.round || epoch != record.epoch || !sync::owners_of(record, key.chunk).contains(self_)) continue;
     auto frame = parts_.spool.get(key);
     if (frame) send_peer_frame(to, FrameRecord{update_envelope(key, epoch), *frame});
   }

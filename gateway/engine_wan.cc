@@ -82,6 +82,7 @@ void Engine::note_opened(const sync::RoundRecord& record, TimePoint now) {
   }
   prober_->on_round_opened();
   parts_.metrics.count_rate_decision(plan_.reason);
+  parts_.metrics.count_plan(record.plan_kind);
   set_link_plan_metrics();
 }
 

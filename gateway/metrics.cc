@@ -145,6 +145,15 @@ std::vector<Counter*> make_reject_series(SeriesMaker& maker) {
   return series;
 }
 
+std::vector<Counter*> make_plan_series(SeriesMaker& maker) {
+  auto& family = maker.counters("sluice_round_plans_total", "Rounds opened, by how their frames travel.");
+  std::vector<Counter*> series;
+  for (int kind = 0; kind <= static_cast<int>(topology::PlanKind::kDirect); ++kind) {
+    series.push_back(&family.Add({{"plan", std::string(topology::plan_kind_name(static_cast<topology::PlanKind>(kind)))}}));
+  }
+  return series;
+}
+
 std::vector<Counter*> make_decision_series(SeriesMaker& maker) {
   auto& family = maker.counters("sluice_rate_decisions_total", "Rounds opened, by what decided their bits.");
   std::vector<Counter*> series;
@@ -207,6 +216,7 @@ struct Metrics::Impl {
   std::vector<Counter*> rejects = make_reject_series(maker);
   std::vector<Counter*> outcomes = make_outcome_series(maker);
   std::vector<Counter*> decisions = make_decision_series(maker);
+  std::vector<Counter*> plans = make_plan_series(maker);
   Gauge& target_bits = maker.gauge("sluice_round_target_bit_depth", "Payload bits per value that the last round was opened with.");
   Gauge& round_budget = maker.gauge("sluice_round_budget_seconds", "Time that the last round's exchange may take; 0 without a budget.");
   Gauge& round_predicted = maker.gauge("sluice_round_predicted_seconds",
@@ -325,6 +335,8 @@ void Metrics::set_link_plan(SiteId peer, const LinkPlanBytes& bytes) {
   link.predicted.Set(bytes.predicted);
   link.round_sent.Set(bytes.sent);
 }
+
+void Metrics::count_plan(topology::PlanKind kind) { impl_->plans[static_cast<std::size_t>(kind)]->Increment(); }
 
 void Metrics::count_rate_decision(sync::RateReason reason) { impl_->decisions[static_cast<std::size_t>(reason)]->Increment(); }
 

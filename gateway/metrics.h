@@ -16,6 +16,7 @@
 #include "base/ids.h"
 #include "gateway/status.h"
 #include "sync/rate_plan.h"
+#include "topology/wan_planner.h"
 
 namespace sluice::gateway {
 
@@ -96,6 +97,7 @@ class Metrics {
   void round_finished(RoundOutcome outcome, double seconds, const PhaseSeconds& phases, std::uint32_t counted_sites);
   void set_round(std::uint64_t committed_round, std::uint64_t epoch);
   void count_rate_decision(sync::RateReason reason);
+  void count_plan(topology::PlanKind kind);
   void set_round_plan(double target_bits, double budget_seconds, double predicted_seconds);
   void set_rate(double bits_per_value, double step);
   void count_contribution_discarded();  // of this site

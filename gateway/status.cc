@@ -42,6 +42,7 @@ json round_to_json(const RoundStatus& round) {
       {"rate",
        {{"reason", round.rate_reason},
         {"text", round.rate_text},
+        {"plan", round.plan},
         {"target_bits", number(round.target_bits)},
         {"budget_seconds", number(round.budget_seconds)},
         {"predicted_seconds", number(round.predicted_seconds)}}},

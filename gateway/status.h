@@ -65,6 +65,7 @@ struct RoundStatus {
   // What its opener had decided about the rate (sync::RatePlan).
   std::string rate_reason;         // "budget", "floor", ...; empty when not known
   std::string rate_text;           // the same for people
+  std::string plan;                // how its frames travelled: "sharded", "direct"
   double target_bits = 0.0;        // per value, mean over the members
   double budget_seconds = 0.0;     // 0 = none
   double predicted_seconds = 0.0;  // from opening to commit; 0 = not known

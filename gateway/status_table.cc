@@ -206,12 +206,12 @@ std::string rounds_table(const json& rounds) {
   std::vector<Row> rows;
   for (const json& round : list_of(rounds, "rounds")) {
     rows.push_back({text_of(find(round, {"round"})), text_of(find(round, {"outcome"})), joined(find(round, {"sites"})),
-                    measured(find(round, {"bits_per_value"}), plain), measured(find(round, {"step"}), plain),
-                    formatted(find(round, {"seconds"}), human_seconds), formatted(find(round, {"sent_bytes"}), human_bytes),
-                    text_of(find(round, {"loss"})), text_of(find(round, {"state_digest"})).substr(0, 12),
-                    text_of(find(round, {"reason"}))});
+                    text_of(find(round, {"rate", "plan"})), measured(find(round, {"bits_per_value"}), plain),
+                    measured(find(round, {"step"}), plain), formatted(find(round, {"seconds"}), human_seconds),
+                    formatted(find(round, {"sent_bytes"}), human_bytes), text_of(find(round, {"loss"})),
+                    text_of(find(round, {"state_digest"})).substr(0, 12), text_of(find(round, {"reason"}))});
   }
-  return format_table({"ROUND", "OUTCOME", "SITES", "BITS", "STEP", "TIME", "SENT", "LOSS", "STATE", "REASON"}, rows);
+  return format_table({"ROUND", "OUTCOME", "SITES", "PLAN", "BITS", "STEP", "TIME", "SENT", "LOSS", "STATE", "REASON"}, rows);
 }
 
 std::string wan_table(const json& wan) {

@@ -180,6 +180,7 @@ void write_record(const sync::RoundRecord& record, wire::RoundRecord& out) {
   out.set_step(record.step);
   out.set_codec(record.codec);
   for (const SiteId owner : record.owners) out.add_owners(owner.value);
+  out.set_plan_kind(static_cast<std::uint32_t>(record.plan_kind));
   out.set_update_digest(write_digest(record.update_digest));
   out.set_base_digest(write_digest(record.base_digest));
   out.set_committed_round(record.committed_round.value);
@@ -213,6 +214,10 @@ Result<sync::RoundRecord> read_record(const wire::RoundRecord& message, std::uin
     if (owner >= sites) return bad_field("owners", std::to_string(owner));
     record.owners.emplace_back(static_cast<std::uint16_t>(owner));
   }
+  if (message.plan_kind() > static_cast<std::uint32_t>(topology::PlanKind::kDirect)) {
+    return bad_field("plan_kind", std::to_string(message.plan_kind()));
+  }
+  record.plan_kind = static_cast<topology::PlanKind>(message.plan_kind());
   SLUICE_TRY(record.update_digest, read_digest(message.update_digest(), "update_digest"));
   SLUICE_TRY(record.base_digest, read_digest(message.base_digest(), "base_digest"));
   record.committed_round = RoundId(message.committed_round());

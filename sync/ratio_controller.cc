@@ -60,6 +60,14 @@ double last_transfer(const RatePlan& last, const std::vector<RateMember>& member
   return seconds;
 }
 
+double rtt_max(const std::vector<RateMember>& members) {
+  double seconds = 0.0;
+  for (const RateMember& member : members) {
+    for (const LinkReport& link : member.report.links) seconds = std::max(seconds, to_seconds(link.rtt_min));
+  }
+  return seconds;
+}
+
 class Observer {
  public:
   Observer(RatioController::Memory memory, const RatePolicy& policy, const std::vector<RateMember>& members, std::uint64_t values,
@@ -195,10 +203,10 @@ RatioController::Memory RatioController::observed(const std::vector<RateMember>&
   return Observer(memory_, policy_, members, values, chunks).observe();
 }
 
-RateDecision RatioController::decide(RoundId round, const std::vector<RateMember>& members, std::uint64_t values,
-                                     std::uint32_t chunks) const {
+RateDecision RatioController::decide(RoundId round, const std::vector<RateMember>& members, std::uint64_t values, std::uint32_t chunks,
+                                     bool may_be_direct) const {
   const Memory memory = observed(members, values, chunks);
-  return RateDecider(policy_, memory, round, members, values, chunks).decide();
+  return RateDecider(policy_, memory, round, members, values, chunks, may_be_direct).decide();
 }
 
 void RatioController::learn(RoundId round, const RateDecision& opened, const std::vector<RateMember>& members, std::uint64_t values,
@@ -222,6 +230,12 @@ void RatioController::learn(RoundId round, const RateDecision& opened, const std
     sketches.push_back({member.sketch.get(), scale});
   }
   memory_.round = round;
+  // Overheads are kept as rounds with the present kind of plan would have had them.
+  const double trips = topology::plan_round_trips(opened.plan_kind) - topology::plan_round_trips(memory_.opened.plan_kind);
+  for (auto& exchange : memory_.exchanges) {
+    exchange.overhead = std::max(0.0, exchange.overhead + trips * rtt_max(members));
+    exchange.surplus += trips * rtt_max(members);
+  }
   memory_.opened = opened;
   memory_.members = std::move(learned);
   const bool is_whole = is_coded && sketches.size() == members.size();

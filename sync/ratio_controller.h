@@ -1,8 +1,8 @@
 #pragma once
 
-// RatioController: bits, step, codec and owners of the next round from the sites' sketches and what is known of their links. The rules are
-// in docs/reference/ratio.md. Pure; not thread-safe: owned by a RoundMachine. Every site's machine lets its controller learn from each
-// round that is opened, so that any of them can open the next. It draws no randomness and reads no clock.
+// RatioController: bits, step, codec, plan and owners of the next round from the sites' sketches and what is known of their links. The
+// rules are in docs/reference/ratio.md. Pure; not thread-safe: owned by a RoundMachine. Every site's machine lets its controller learn from
+// each round that is opened, so that any of them can open the next. It draws no randomness and reads no clock.
 
 #include <array>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "compression/sketch.h"
 #include "sync/rate_plan.h"
+#include "topology/wan_planner.h"
 
 namespace sluice::sync {
 
@@ -48,6 +49,7 @@ struct RateMember {
 struct RateDecision {
   float step = 0.0F;       // 0 with BF16 and RAW32
   std::uint8_t codec = 0;  // compression::Codec
+  topology::PlanKind plan_kind = topology::PlanKind::kSharded;
   std::vector<SiteId> owners;
   RatePlan plan;
 };
@@ -57,9 +59,10 @@ class RatioController {
   explicit RatioController(RatePolicy policy) : policy_(policy) {}
 
   // The decision for `round`. Does not change the controller: it may be asked often and not be followed.
+  // `may_be_direct`: in a direct round a site that is no member gets no update but on request, after the commit.
   // REQUIRES: members not empty, by site ascending; chunks >= 1.
-  [[nodiscard]] RateDecision decide(RoundId round, const std::vector<RateMember>& members, std::uint64_t values,
-                                    std::uint32_t chunks) const;
+  [[nodiscard]] RateDecision decide(RoundId round, const std::vector<RateMember>& members, std::uint64_t values, std::uint32_t chunks,
+                                    bool may_be_direct = true) const;
 
   // A round was opened with this decision (its plan as the record carries it); `members` as far as this site knows them.
   void learn(RoundId round, const RateDecision& opened, const std::vector<RateMember>& members, std::uint64_t values, std::uint32_t chunks);

@@ -91,12 +91,12 @@ struct SendStateReport { RoundId round; Digest digest; };         // to every pe
 struct CompareAndSet { std::uint64_t expected_version = 0; RoundRecord next; };  // answered with RecordSeen in any case
 // Tell the agents. Member: encode with this record's step and weight. Other: updates of this round may come.
 struct StartContribution { RoundRecord record; bool is_member = false; };
-// Kept frames of the chunks that `to` own by this record go there (again); what the same boot of a peer has acknowledged may be left out.
-// When `to` names this site: report the own frames of these chunks with ContributionStored.
+// Kept frames of the chunks that `to` own by this record (in a direct round: all) go there (again); what the same boot of a peer has
+// acknowledged may be left out. When `to` names this site: report the own frames of these chunks with ContributionStored.
 struct SendContributions { RoundRecord record; std::vector<SiteId> to; };
-// Sum the kept frames of `counted`, send the result to all sites, answer with UpdateStored. May come again for the same set: then send
-// again.
-struct CombineChunk { EpochId epoch; RoundId round; ChunkId chunk; SiteSet counted; };
+// Sum the kept frames of `counted`, in the order of the sites, send the result to all sites when it is shared (not in a direct round:
+// every owner sums it), answer with UpdateStored. May come again for the same set: then send again.
+struct CombineChunk { EpochId epoch; RoundId round; ChunkId chunk; SiteSet counted; bool is_shared = true; };
 struct SendOwnerStatus { EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet complete; };  // to every peer
 struct SendConfirm { EpochId epoch; RoundId round; std::uint32_t attempt = 0; SiteSet counted; Digest update_digest; };  // to every peer
 // Committed and the update is here: journal it, tell the agents to apply. A contribution in record.counted is accounted for, another

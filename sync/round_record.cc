@@ -34,12 +34,16 @@ Problem closed_problem(const RoundRecord& current, const RoundRecord& next) {
   if (next.attempt != current.attempt + 1) return fmt::format("attempt {} follows attempt {}", next.attempt, current.attempt);
   if (current.phase == Phase::kClosed && !current.counted.contains_all(next.counted))
     return "a later attempt counts a site that was left out";
+  // A direct round in which not every site can sum goes on with owners; no other change is possible.
+  if (next.plan_kind != current.plan_kind && !(is_direct(current) && next.plan_kind == topology::PlanKind::kSharded))
+    return "changes the kind of the plan";
   return std::nullopt;
 }
 
 Problem committed_problem(const RoundRecord& current, const RoundRecord& next) {
   if (current.phase != Phase::kClosed) return "commits a round that is not closed";
-  if (next.attempt != current.attempt || next.counted != current.counted || next.owners != current.owners) {
+  if (next.attempt != current.attempt || next.counted != current.counted || next.owners != current.owners ||
+      next.plan_kind != current.plan_kind) {
     return "commits something else than what was closed";
   }
   return std::nullopt;
@@ -66,6 +70,7 @@ Problem terms_problem(const RoundRecord& record) {
   if (const Problem problem = weights_problem(record)) return problem;
   if (!std::isfinite(record.step) || record.step < 0.0F) return "step is not a number from 0 up";
   if (record.chunks == 0 || record.chunks > kChunksMax) return fmt::format("{} chunks, expected 1 to {}", record.chunks, kChunksMax);
+  if (record.plan_kind > topology::PlanKind::kDirect) return "unknown kind of plan";
   if (record.owners.empty() || record.owners.size() > kOwnerSlotsMax)
     return fmt::format("{} owners, expected 1 to {}", record.owners.size(), kOwnerSlotsMax);
   for (const SiteId owner : record.owners) {
@@ -84,14 +89,17 @@ RoundKey next_key(const RoundRecord& record) {
 
 SiteSet owners_with_chunks(const RoundRecord& record) {
   SiteSet owners;
-  const std::size_t used = std::min<std::size_t>(record.owners.size(), record.chunks);
+  const std::size_t used = is_direct(record) ? record.owners.size() : std::min<std::size_t>(record.owners.size(), record.chunks);
   for (std::size_t index = 0; index < used; ++index) owners.insert(record.owners[index]);
   return owners;
 }
 
-SiteId owner_of(const RoundRecord& record, ChunkId chunk) {
+SiteSet owners_of(const RoundRecord& record, ChunkId chunk) {
   SLUICE_ASSERT(!record.owners.empty());
-  return record.owners[chunk.value % record.owners.size()];
+  if (is_direct(record)) return owners_with_chunks(record);
+  SiteSet owner;
+  owner.insert(record.owners[chunk.value % record.owners.size()]);
+  return owner;
 }
 
 float weight_of(const RoundRecord& record, SiteId site) {

@@ -23,6 +23,7 @@
 #include "base/hash.h"
 #include "base/ids.h"
 #include "sync/rate_plan.h"
+#include "topology/wan_planner.h"
 
 namespace sluice::sync {
 
@@ -52,7 +53,9 @@ struct RoundRecord {
   std::vector<SiteTokens> weights;  // of the members; a site's weight is its tokens over the sum of the members' tokens
   float step = 0.0F;          // common quantiser step; 0 for RAW32 and BF16
   std::uint8_t codec = 0;     // compression::Codec of the contributions
-  std::vector<SiteId> owners;  // chunk c is combined by owners[c % owners.size()]
+  topology::PlanKind plan_kind = topology::PlanKind::kSharded;
+  // Chunk c is combined by owners[c % owners.size()]. In a direct round each of them combines every chunk, for itself.
+  std::vector<SiteId> owners;
   Digest update_digest;       // kCommitted: of the update's frames
   Digest base_digest;         // state digest that the members' deltas were made from
   RoundId committed_round;    // last committed round, this one included when kCommitted
@@ -75,8 +78,9 @@ struct RoundRecord {
 RoundKey next_key(const RoundRecord& record);
 // Owners that own at least one chunk.
 SiteSet owners_with_chunks(const RoundRecord& record);
-// REQUIRES: record.owners is not empty.
-SiteId owner_of(const RoundRecord& record, ChunkId chunk);
+// Who combines the chunk: one site, in a direct round all owners. REQUIRES: record.owners is not empty.
+SiteSet owners_of(const RoundRecord& record, ChunkId chunk);
+inline bool is_direct(const RoundRecord& record) { return record.plan_kind == topology::PlanKind::kDirect; }
 // Tokens of `site` over the sum of the members' tokens, as the fp32 number that every site computes alike. 0 for a non-member.
 float weight_of(const RoundRecord& record, SiteId site);
 // 1 / sum of the counted sites' weights: what the decoded sum is multiplied with. Same fp32 number at every site.

@@ -28,6 +28,11 @@ void for_each_link(std::size_t sites, Visit visit) {
   }
 }
 
+// What `from` has for `to` when owners sum, whatever way it goes.
+double own_bits(const WanTraffic& traffic, const std::vector<double>& shares, std::size_t from, std::size_t to) {
+  return shares[to] * traffic.contributions[from] + shares[from] * traffic.update;
+}
+
 // Rates and bits come in very different sizes: the program works in units of the fastest link and of the largest contribution.
 struct Units {
   Units(const WanMatrix& matrix, const WanTraffic& traffic) : bits(traffic.update) {
@@ -116,7 +121,7 @@ class ShareProgram {
 
   void read_detours(const LinearProgram::Solution& solution, double sum, WanPlan& plan) const {
     for_each_link(sites_, [&](std::size_t from, std::size_t to) {
-      const double demand = sharded_link_bits(traffic_, plan.shares, from, to) / units_.bits * sum;
+      const double demand = own_bits(traffic_, plan.shares, from, to) / units_.bits * sum;
       if (demand <= 0.0) return;
       for (std::size_t over = 0; over < sites_; ++over) {
         if (over == from || over == to) continue;
@@ -181,15 +186,34 @@ std::string_view plan_kind_name(PlanKind kind) {
   return "sharded";
 }
 
-double sharded_link_bits(const WanTraffic& traffic, const std::vector<double>& shares, std::size_t from, std::size_t to) {
-  return shares[to] * traffic.contributions[from] + shares[from] * traffic.update;
+double plan_round_trips(PlanKind kind) {
+  switch (kind) {
+    case PlanKind::kDirect:
+      return kDirectRoundTrips;
+    case PlanKind::kSharded:
+      return kShardedRoundTrips;
+    case PlanKind::kRelay:
+      return kRelayRoundTrips;
+  }
+  return kShardedRoundTrips;
 }
 
-double sharded_transfer_seconds(const WanMatrix& matrix, const WanTraffic& traffic, const std::vector<double>& shares) {
+double plan_link_bits(const WanTraffic& traffic, const WanPlan& plan, std::size_t from, std::size_t to) {
+  if (plan.kind == PlanKind::kDirect) return traffic.contributions[from];
+  double bits = own_bits(traffic, plan.shares, from, to);
+  for (const Detour& detour : plan.detours) {
+    const double detoured = detour.share * own_bits(traffic, plan.shares, detour.from, detour.to);
+    if (detour.from == from && detour.to == to) bits -= detoured;
+    if ((detour.from == from && detour.over == to) || (detour.over == from && detour.to == to)) bits += detoured;
+  }
+  return std::max(0.0, bits);
+}
+
+double plan_transfer_seconds(const WanMatrix& matrix, const WanTraffic& traffic, const WanPlan& plan) {
   double seconds = 0.0;
   std::vector<double> sent(matrix.sites(), 0.0);
   for_each_link(matrix.sites(), [&](std::size_t from, std::size_t to) {
-    const double bits = sharded_link_bits(traffic, shares, from, to);
+    const double bits = plan_link_bits(traffic, plan, from, to);
     sent[from] += bits;
     if (matrix.rate(from, to) > 0.0) seconds = std::max(seconds, bits / matrix.rate(from, to));
   });
@@ -203,14 +227,7 @@ WanPlan plan_direct(const WanMatrix& matrix, const WanTraffic& traffic) {
   check(matrix, traffic);
   WanPlan plan;
   plan.kind = PlanKind::kDirect;
-  for_each_link(matrix.sites(), [&](std::size_t from, std::size_t to) {
-    plan.transfer_seconds = std::max(plan.transfer_seconds, traffic.contributions[from] / matrix.rate(from, to));
-  });
-  for (std::size_t site = 0; site < matrix.sites(); ++site) {
-    if (matrix.send_limit(site) <= 0.0) continue;
-    const double sent = traffic.contributions[site] * static_cast<double>(matrix.sites() - 1);
-    plan.transfer_seconds = std::max(plan.transfer_seconds, sent / matrix.send_limit(site));
-  }
+  plan.transfer_seconds = plan_transfer_seconds(matrix, traffic, plan);
   plan.seconds = plan.transfer_seconds + kDirectRoundTrips * matrix.rtt_max();
   return plan;
 }
@@ -232,8 +249,7 @@ WanPlan plan_relay(const WanMatrix& matrix, const WanTraffic& traffic) {
   }
   WanPlan plan = ShareProgram(matrix, traffic, true).solve();
   plan.kind = plan.detours.empty() ? PlanKind::kSharded : PlanKind::kRelay;
-  // A way over a third site is one more half round trip in each direction.
-  plan.seconds = plan.transfer_seconds + (kShardedRoundTrips + (plan.detours.empty() ? 0.0 : 1.0)) * matrix.rtt_max();
+  plan.seconds = plan.transfer_seconds + plan_round_trips(plan.kind) * matrix.rtt_max();
   return plan;
 }
 

@@ -52,8 +52,9 @@ struct WanTraffic {
   double update = 0.0;
 };
 
-enum class PlanKind : std::uint8_t { kDirect = 0, kSharded = 1, kRelay = 2 };
-// "direct", "sharded", "relay".
+// Numbers are part of the wire format (RoundRecord.plan_kind).
+enum class PlanKind : std::uint8_t { kSharded = 0, kDirect = 1, kRelay = 2 };
+// "sharded", "direct", "relay".
 std::string_view plan_kind_name(PlanKind kind);
 
 // This share of what goes from `from` to `to` takes the way over `over`.
@@ -76,11 +77,13 @@ struct WanPlan {
 // Round trips from the opening of a round to its commit, beside the transfer itself.
 inline constexpr double kShardedRoundTrips = 2.5;
 inline constexpr double kDirectRoundTrips = 2.0;
+inline constexpr double kRelayRoundTrips = 3.5;  // a way over a third site is one more half round trip in each direction
+double plan_round_trips(PlanKind kind);
 
-// Bits on the link in a round with these shares and no detours. REQUIRES: from != to.
-double sharded_link_bits(const WanTraffic& traffic, const std::vector<double>& shares, std::size_t from, std::size_t to);
-// Time of the slowest link or send limit with these shares. Links of unknown rate do not count.
-double sharded_transfer_seconds(const WanMatrix& matrix, const WanTraffic& traffic, const std::vector<double>& shares);
+// Bits on the link in a round with this plan. REQUIRES: from != to.
+double plan_link_bits(const WanTraffic& traffic, const WanPlan& plan, std::size_t from, std::size_t to);
+// Time of the slowest link or send limit with this plan. Links of unknown rate do not count.
+double plan_transfer_seconds(const WanMatrix& matrix, const WanTraffic& traffic, const WanPlan& plan);
 
 // Each REQUIRES: matrix.is_complete(), 2 to 16 sites, contributions.size() == sites, bits > 0.
 WanPlan plan_direct(const WanMatrix& matrix, const WanTraffic& traffic);

@@ -16,7 +16,11 @@ constexpr double kDeadBandStep = 0.25;  // of such a difference the one held fol
 // What is left for the transfer when round trips and coding eat the budget: bits cannot help any further.
 constexpr double kTransferShareMin = 0.1;
 constexpr double kOwnersGain = 1.05;  // owners change for at least this much
-constexpr double kCodecGain = 0.8;    // the codec changes when it takes at most this share of the time
+// Coding sets the pace, not the links, where an exchange takes less than this many times as long as it beside it. Then direct rounds, in
+// which every site sums everything, cost a little more of it (measured: 9 % with two sites on one machine).
+constexpr double kCodingBound = 2.0;
+constexpr double kDirectCoding = 1.1;
+constexpr double kCodecGain = 0.8;  // the codec changes when it takes at most this share of the time
 // Writing values as they are, against coding them on the grid.
 constexpr double kBf16EncodeShare = 0.15;
 constexpr double kRaw32EncodeShare = 0.10;
@@ -44,12 +48,13 @@ std::vector<SiteId> members_in_turn(const std::vector<RateMember>& members) {
 }  // namespace
 
 RateDecider::RateDecider(const RatePolicy& policy, const RatioController::Memory& memory, RoundId round,
-                         const std::vector<RateMember>& members, std::uint64_t values, std::uint32_t chunks)
+                         const std::vector<RateMember>& members, std::uint64_t values, std::uint32_t chunks, bool may_be_direct)
     : policy_(policy),
       memory_(memory),
       round_(round),
       members_(members),
       chunks_(chunks),
+      may_be_direct_(may_be_direct),
       model_(members, values, chunks, corrections(memory, members), memory.update_excess),
       matrix_(members.size()),
       usual_matrix_(members.size()) {
@@ -58,9 +63,8 @@ RateDecider::RateDecider(const RatePolicy& policy, const RatioController::Memory
 
 RateDecision RateDecider::decide() {
   decision_.codec = policy_.codec;
-  decision_.owners = members_in_turn(members_);
-  shares_ = shares_of(decision_.owners, members_, chunks_);
   measure_links();
+  start_way();
   set_budget();
   if (policy_.is_auto && is_grid()) {
     choose_auto();
@@ -122,12 +126,12 @@ double RateDecider::compute_seconds() const {
 
 // What a round takes beside its transfer, as far as nothing can be done about it.
 double RateDecider::counted_overhead() const {
-  if (memory_.exchanges.empty()) return topology::kShardedRoundTrips * matrix_.rtt_max();
+  if (memory_.exchanges.empty()) return topology::plan_round_trips(way_.kind) * matrix_.rtt_max();
   // A low one, not the least: rounds that were held up say nothing of the next, and one may have been lucky.
   std::vector<double> sorted;
   for (const auto& exchange : memory_.exchanges) sorted.push_back(exchange.overhead);
   std::sort(sorted.begin(), sorted.end());
-  return std::max(sorted[(sorted.size() - 1) / 4], matrix_.rtt_max());
+  return std::max(sorted[(sorted.size() - 1) / 4] + overhead_shift_, matrix_.rtt_max());
 }
 
 // Overheads differ from round to round by what else the machines do; the bits are not to follow that.
@@ -148,16 +152,20 @@ void RateDecider::set_budget() {
   plan.overhead_seconds = plan.budget_seconds - available_seconds_;
 }
 
-// From opening to commit at the links' usual rates, corrected by what the last rounds took.
-double RateDecider::usual_seconds() const {
-  const double encode = is_grid() ? memory_.grid_encode_seconds : 0.0;
-  const double transfer = std::max(encode, model_.transfer_seconds(bits_, shares_, usual_matrix_));
-  if (memory_.exchanges.empty()) return transfer + topology::kShardedRoundTrips * matrix_.rtt_max();
+// What the last rounds took beyond the coding and the transfer at usual rates. REQUIRES: memory_.exchanges not empty.
+double RateDecider::usual_surplus() const {
   std::vector<double> sorted;
   for (const auto& exchange : memory_.exchanges) sorted.push_back(exchange.surplus);
   std::sort(sorted.begin(), sorted.end());
-  const double surplus = 0.5 * (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]);
-  return std::max(transfer + surplus, matrix_.rtt_max());
+  return 0.5 * (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) + overhead_shift_;
+}
+
+// From opening to commit at the links' usual rates, corrected by what the last rounds took.
+double RateDecider::usual_seconds() const {
+  const double encode = is_grid() ? memory_.grid_encode_seconds : 0.0;
+  const double transfer = std::max(encode, model_.transfer_seconds(bits_, way_, usual_matrix_));
+  if (memory_.exchanges.empty()) return transfer + topology::plan_round_trips(way_.kind) * matrix_.rtt_max();
+  return std::max(transfer + usual_surplus(), matrix_.rtt_max());
 }
 
 double RateDecider::floor_bits() const {
@@ -181,11 +189,10 @@ void RateDecider::choose_fixed() {
   RatePlan& plan = decision_.plan;
   plan.reason = RateReason::kFixed;
   if (!is_grid()) {
-    const double bits = static_cast<compression::Codec>(decision_.codec) == compression::Codec::kBf16 ? 16.0 : 32.0;
     decision_.step = 0.0F;
-    bits_ = RateBits{std::vector<double>(members_.size(), bits), bits};
-    plan.text = fmt::format("values sent as they are, {:.0f} bits: no step", bits);
-    choose_owners();
+    bits_ = plain_bits(decision_.codec, members_.size());
+    plan.text = fmt::format("values sent as they are, {:.0f} bits: no step", bits_.mean());
+    choose_way();
     return;
   }
   const bool is_warmup = round_.value <= policy_.warmup_rounds;
@@ -198,7 +205,7 @@ void RateDecider::choose_fixed() {
   set_step(compression::choose_step(sketches, bits));
   plan.text = fmt::format("{} {:.2f} bits: step {:.3g} from {} sketch{}", rate_reason_name(plan.reason), bits, decision_.step,
                           sketches.size(), sketches.size() == 1 ? "" : "es");
-  choose_owners();
+  choose_way();
 }
 
 void RateDecider::choose_auto() {
@@ -217,13 +224,13 @@ void RateDecider::choose_auto() {
   }
   if (round_.value <= policy_.warmup_rounds) {
     set_bits(kWarmupBits, RateReason::kWarmup, fmt::format("warm-up {:.2f} bits", kWarmupBits));
-    return choose_owners();
+    return choose_way();
   }
   const bool is_timed = decision_.plan.budget_seconds > 0.0;
   if (!is_timed || !is_any_rate_known_) {
     const char* missing = is_timed ? "the links' rates are" : "the time of the inner steps is";
     set_bits(policy_.bits, RateReason::kUnknown, fmt::format("{:.2f} bits to begin with: {} not known yet", policy_.bits, missing));
-    choose_owners();
+    choose_way();
     return apply_guards();
   }
   choose_by_budget();
@@ -231,16 +238,16 @@ void RateDecider::choose_auto() {
   choose_codec();
 }
 
-bool RateDecider::fits_budgets(const RateBits& bits) const { return model_.transfer_seconds(bits, shares_, matrix_) <= available_seconds_; }
+bool RateDecider::fits_budgets(const RateBits& bits) const { return model_.transfer_seconds(bits, way_, matrix_) <= available_seconds_; }
 
-// First with the owners of before, then once more when others are faster.
+// First with the plan of before, then once more when another is faster.
 void RateDecider::choose_by_budget() {
   const double ceiling = are_all_rates_known_ ? policy_.max_bits : std::min(policy_.bits, policy_.max_bits);
   const auto fits = [&](const RateBits& bits) { return bits.mean() <= ceiling && fits_budgets(bits); };
   set_step(model_.smallest_step(fits));
-  const std::vector<double> before = shares_;
-  choose_owners();
-  if (shares_ != before) set_step(model_.smallest_step(fits));
+  const topology::WanPlan before = way_;
+  choose_way();
+  if (way_.kind != before.kind || way_.shares != before.shares) set_step(model_.smallest_step(fits));
   RatePlan& plan = decision_.plan;
   find_limit();
   const std::string time = fmt::format("{:.3g} s of {:.3g} s", available_seconds_, plan.budget_seconds);
@@ -250,7 +257,7 @@ void RateDecider::choose_by_budget() {
     set_bits(floor_bits(), RateReason::kFloor, fmt::format("floor {:.2f} bits: {} would allow less in {}", floor_bits(), limit, time));
     return;
   }
-  const double used = model_.transfer_seconds(bits_, shares_, matrix_) / available_seconds_;
+  const double used = model_.transfer_seconds(bits_, way_, matrix_) / available_seconds_;
   if (used < 0.95 && bits_.mean() > 0.95 * ceiling) {
     plan.limit_from.reset();
     plan.limit_to.reset();
@@ -269,7 +276,7 @@ void RateDecider::find_limit() {
   for (std::size_t from = 0; from < members_.size(); ++from) {
     for (std::size_t to = 0; to < members_.size(); ++to) {
       if (from == to || matrix_.rate(from, to) <= 0.0) continue;
-      const double seconds = 8.0 * model_.link_bytes(bits_, shares_, from, to) / matrix_.rate(from, to);
+      const double seconds = 8.0 * model_.link_bytes(bits_, way_, from, to) / matrix_.rate(from, to);
       if (seconds <= longest) continue;
       longest = seconds;
       decision_.plan.limit_from = members_[from].site;
@@ -277,7 +284,7 @@ void RateDecider::find_limit() {
     }
   }
   // A send limit that takes longer than any link.
-  if (model_.transfer_seconds(bits_, shares_, matrix_) > 1.001 * longest) {
+  if (model_.transfer_seconds(bits_, way_, matrix_) > 1.001 * longest) {
     decision_.plan.limit_from.reset();
     decision_.plan.limit_to.reset();
   }
@@ -302,18 +309,17 @@ void RateDecider::apply_guards() {
 void RateDecider::choose_codec() {
   const double encode = memory_.grid_encode_seconds;
   if (!are_all_rates_known_ || encode <= 0.0 || decision_.plan.reason == RateReason::kFloor) return;
-  const auto plain = [&](double bits) {
-    return model_.transfer_seconds(RateBits{std::vector<double>(members_.size(), bits), bits}, shares_, matrix_);
+  const auto plain = [&](compression::Codec codec) {
+    return model_.transfer_seconds(plain_bits(static_cast<std::uint8_t>(codec), members_.size()), way_, matrix_);
   };
-  const double grid = std::max(encode, model_.transfer_seconds(bits_, shares_, matrix_));
-  const double bf16 = std::max(kBf16EncodeShare * encode, plain(16.0));
-  const double raw32 = std::max(kRaw32EncodeShare * encode, plain(32.0));
+  const double grid = std::max(encode, model_.transfer_seconds(bits_, way_, matrix_));
+  const double bf16 = std::max(kBf16EncodeShare * encode, plain(compression::Codec::kBf16));
+  const double raw32 = std::max(kRaw32EncodeShare * encode, plain(compression::Codec::kRaw32));
   if (std::min(bf16, raw32) > kCodecGain * grid) return;
   const bool is_raw = raw32 <= bf16;
   decision_.codec = static_cast<std::uint8_t>(is_raw ? compression::Codec::kRaw32 : compression::Codec::kBf16);
   decision_.step = 0.0F;
-  const double bits = is_raw ? 32.0 : 16.0;
-  bits_ = RateBits{std::vector<double>(members_.size(), bits), bits};
+  bits_ = plain_bits(decision_.codec, members_.size());
   decision_.plan.reason = RateReason::kCodecCost;
   decision_.plan.limit_from.reset();
   decision_.plan.limit_to.reset();
@@ -321,37 +327,99 @@ void RateDecider::choose_codec() {
       fmt::format("coding takes {:.3g} s and sending {} {:.3g} s: not coded", grid, is_raw ? "RAW32" : "BF16", is_raw ? raw32 : bf16);
 }
 
-// Shares that follow the links: those of the last round, the members in turn, or the planner's, whoever is fastest by kOwnersGain.
-void RateDecider::choose_owners() {
-  if (!are_all_rates_known_ || members_.size() < 2) return;
-  const auto seconds = [&](const std::vector<double>& shares) { return model_.transfer_seconds(bits_, shares, matrix_); };
-  const std::vector<SiteId>& last = memory_.opened.owners;
-  const bool can_stay = !last.empty() && std::all_of(last.begin(), last.end(), [&](SiteId owner) {
-    return std::any_of(members_.begin(), members_.end(), [&](const RateMember& member) { return member.site == owner; });
-  });
-  if (can_stay) {
-    decision_.owners = last;
-    shares_ = shares_of(last, members_, chunks_);
-  }
+// ---- how the frames travel
+
+topology::WanPlan RateDecider::way_of(topology::PlanKind kind, const std::vector<SiteId>& owners) const {
+  topology::WanPlan way;
+  way.kind = kind;
+  if (kind != topology::PlanKind::kDirect) way.shares = shares_of(owners, members_, chunks_);
+  return way;
+}
+
+// Whether the last round's owners are all members; in a direct round also the other way round.
+bool RateDecider::can_stay() const {
+  SiteSet members;
+  for (const RateMember& member : members_) members.insert(member.site);
+  SiteSet owners;
+  for (const SiteId owner : memory_.opened.owners) owners.insert(owner);
+  if (owners.empty() || !members.contains_all(owners)) return false;
+  return memory_.opened.plan_kind != topology::PlanKind::kDirect || (may_be_direct_ && owners == members);
+}
+
+// What is meant until the links say something: the last round's plan; of two sites each sends the other what it has, and no sum goes back.
+void RateDecider::start_way() {
+  if (are_all_rates_known_ && can_stay()) return take_way(memory_.opened.plan_kind, memory_.opened.owners);
+  // The first rounds are slow in coding.
+  const bool is_coding_bound = memory_.exchanges.size() > 2 && usual_surplus() < kCodingBound * memory_.grid_encode_seconds;
+  const bool is_direct = may_be_direct_ && members_.size() == 2 && !is_coding_bound;
+  take_way(is_direct ? topology::PlanKind::kDirect : topology::PlanKind::kSharded, members_in_turn(members_));
+}
+
+void RateDecider::take_way(topology::PlanKind kind, std::vector<SiteId> owners) {
+  way_ = way_of(kind, owners);
+  decision_.plan_kind = kind;
+  decision_.owners = std::move(owners);
+  const double trips = topology::plan_round_trips(kind) - topology::plan_round_trips(memory_.opened.plan_kind);
+  overhead_shift_ = trips * matrix_.rtt_max();
+}
+
+std::vector<SiteId> RateDecider::planned_owners() const {
   const topology::WanPlan best = topology::plan_sharded(matrix_, model_.traffic(bits_));
-  std::vector<SiteId> planned;
+  std::vector<SiteId> owners;
   for (const std::size_t owner : topology::spread_owners(best.shares, std::min<std::size_t>(chunks_, kOwnerSlotsMax))) {
-    planned.push_back(members_[owner].site);
+    owners.push_back(members_[owner].site);
   }
-  std::vector<SiteId> in_turn = members_in_turn(members_);
-  const double turn_seconds = seconds(shares_of(in_turn, members_, chunks_));
-  const double planned_seconds = seconds(shares_of(planned, members_, chunks_));
-  std::vector<SiteId>& faster = planned_seconds * kOwnersGain < turn_seconds ? planned : in_turn;
-  const double faster_seconds = &faster == &planned ? planned_seconds : turn_seconds;
-  if (can_stay && seconds(shares_) < faster_seconds * kOwnersGain) return;
-  decision_.owners = std::move(faster);
-  shares_ = shares_of(decision_.owners, members_, chunks_);
+  return owners;
+}
+
+double RateDecider::way_seconds(const topology::WanPlan& way) const {
+  const double coding = is_grid() ? memory_.grid_encode_seconds : 0.0;
+  const double work = way.kind == topology::PlanKind::kDirect ? kDirectCoding * coding : coding;
+  return std::max(work, model_.transfer_seconds(bits_, way, matrix_)) + topology::plan_round_trips(way.kind) * matrix_.rtt_max();
+}
+
+// The last round's plan, the members in turn, owners that follow the links, or none at all: whatever is fastest by kOwnersGain.
+void RateDecider::choose_way() {
+  if (!are_all_rates_known_) return;
+  using topology::PlanKind;
+  std::vector<std::pair<PlanKind, std::vector<SiteId>>> ways = {{PlanKind::kSharded, members_in_turn(members_)},
+                                                                {PlanKind::kSharded, planned_owners()}};
+  // No owners of two sites send less than each its contribution: then it is the one to beat.
+  if (may_be_direct_) ways.emplace(members_.size() == 2 ? ways.begin() : ways.end(), PlanKind::kDirect, members_in_turn(members_));
+  std::size_t best = 0;
+  double best_seconds = way_seconds(way_of(ways[0].first, ways[0].second));
+  for (std::size_t next = 1; next < ways.size(); ++next) {
+    const double seconds = way_seconds(way_of(ways[next].first, ways[next].second));
+    if (seconds * kOwnersGain >= best_seconds) continue;
+    best = next;
+    best_seconds = seconds;
+  }
+  // Between the two kinds two sites need no such hold: the bytes never favour owners, and coding does by more than a little.
+  if (can_stay() && (members_.size() > 2 || memory_.opened.plan_kind == PlanKind::kDirect)) {
+    const topology::WanPlan last = way_of(memory_.opened.plan_kind, memory_.opened.owners);
+    if (way_seconds(last) < best_seconds * kOwnersGain) ways[best] = {memory_.opened.plan_kind, memory_.opened.owners};
+  }
+  take_way(ways[best].first, std::move(ways[best].second));
+  set_budget();  // the round trips are the plan's
+}
+
+std::string RateDecider::way_text() const {
+  const bool is_direct = way_.kind == topology::PlanKind::kDirect;
+  if (!may_be_direct_) return "; owners: a site that is no member wants the sums";
+  if (!are_all_rates_known_) return is_direct ? "; direct: of two sites each sends the other what it has" : "";
+  const std::vector<SiteId> planned = planned_owners();
+  const topology::WanPlan owners = way_of(topology::PlanKind::kSharded, is_direct ? planned : decision_.owners);
+  const double with_owners = model_.transfer_seconds(bits_, owners, matrix_);
+  const double direct = model_.transfer_seconds(bits_, way_of(topology::PlanKind::kDirect, {}), matrix_);
+  return is_direct ? fmt::format("; direct: {:.3g} s to send, with owners {:.3g} s", direct, with_owners)
+                   : fmt::format("; owners: {:.3g} s to send, direct {:.3g} s", with_owners, direct);
 }
 
 void RateDecider::fill_links() {
   RatePlan& plan = decision_.plan;
   plan.target_bits = bits_.mean();
   plan.update_bits = bits_.update;
+  plan.text += way_text();
   // Links that are not known do not count: no transfer has filled them, so that the time of past rounds has what they need.
   if (are_all_rates_known_ || !memory_.exchanges.empty()) plan.predicted_seconds = usual_seconds();
   for (std::size_t from = 0; from < members_.size(); ++from) {
@@ -362,7 +430,7 @@ void RateDecider::fill_links() {
       link.to = members_[to].site;
       link.rate = matrix_.rate(from, to);
       link.budget_bytes = link.rate * available_seconds_ / 8.0;
-      link.predicted_bytes = model_.link_bytes(bits_, shares_, from, to);
+      link.predicted_bytes = model_.link_bytes(bits_, way_, from, to);
       plan.links.push_back(link);
     }
   }

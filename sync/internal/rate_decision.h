@@ -13,7 +13,7 @@ namespace sluice::sync {
 class RateDecider {
  public:
   RateDecider(const RatePolicy& policy, const RatioController::Memory& memory, RoundId round, const std::vector<RateMember>& members,
-              std::uint64_t values, std::uint32_t chunks);
+              std::uint64_t values, std::uint32_t chunks, bool may_be_direct);
 
   [[nodiscard]] RateDecision decide();
 
@@ -29,7 +29,14 @@ class RateDecider {
   void choose_by_budget();
   void apply_guards();
   void choose_codec();
-  void choose_owners();
+  [[nodiscard]] topology::WanPlan way_of(topology::PlanKind kind, const std::vector<SiteId>& owners) const;
+  [[nodiscard]] bool can_stay() const;
+  void start_way();
+  void choose_way();
+  void take_way(topology::PlanKind kind, std::vector<SiteId> owners);
+  [[nodiscard]] std::vector<SiteId> planned_owners() const;
+  [[nodiscard]] double way_seconds(const topology::WanPlan& way) const;
+  [[nodiscard]] std::string way_text() const;
   void fill_links();
   void set_step(float step);
   void set_bits(double target, RateReason reason, std::string text);
@@ -37,6 +44,7 @@ class RateDecider {
   [[nodiscard]] double floor_bits() const;
   [[nodiscard]] double counted_overhead() const;
   [[nodiscard]] double held_available(double seconds) const;
+  [[nodiscard]] double usual_surplus() const;
   [[nodiscard]] double usual_seconds() const;
   [[nodiscard]] double link_rate(std::size_t from, std::size_t to) const;
   [[nodiscard]] double held_rate(SiteId from, SiteId to, double reported) const;
@@ -49,13 +57,15 @@ class RateDecider {
   RoundId round_;
   const std::vector<RateMember>& members_;
   std::uint32_t chunks_;
+  bool may_be_direct_;
   RateModel model_;
   topology::WanMatrix matrix_;        // what can be counted on
   topology::WanMatrix usual_matrix_;  // what to expect
   bool is_any_rate_known_ = false;
   bool are_all_rates_known_ = false;
   double available_seconds_ = 0.0;  // of the budget, for transfer
-  std::vector<double> shares_;
+  topology::WanPlan way_;           // how the round's frames travel: kind and shares of decision_
+  double overhead_shift_ = 0.0;     // of past rounds' overheads, which had another kind of plan
   RateBits bits_;
   RateDecision decision_;
 };

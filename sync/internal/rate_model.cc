@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/assert.h"
+#include "compression/frame.h"
 #include "compression/limits.h"
 
 namespace sluice::sync {
@@ -13,6 +14,11 @@ namespace sluice::sync {
 double RateBits::mean() const {
   if (contributions.empty()) return 0.0;
   return std::accumulate(contributions.begin(), contributions.end(), 0.0) / static_cast<double>(contributions.size());
+}
+
+RateBits plain_bits(std::uint8_t codec, std::size_t members) {
+  const double bits = static_cast<compression::Codec>(codec) == compression::Codec::kBf16 ? 16.0 : 32.0;
+  return {std::vector<double>(members, bits), 32.0};
 }
 
 RateModel::RateModel(const std::vector<RateMember>& members, std::uint64_t values, std::uint32_t chunks, std::vector<double> correction,
@@ -91,21 +97,12 @@ topology::WanTraffic RateModel::traffic(const RateBits& bits) const {
   return traffic;
 }
 
-double RateModel::link_bytes(const RateBits& bits, const std::vector<double>& shares, std::size_t from, std::size_t to) const {
-  const double payload = values_ * (shares[to] * bits.contributions[from] + shares[from] * bits.update) / 8.0;
-  return (payload + kFrameOverheadBytes * chunks_ * (shares[to] + shares[from])) * kTlsFactor;
+double RateModel::link_bytes(const RateBits& bits, const topology::WanPlan& way, std::size_t from, std::size_t to) const {
+  return topology::plan_link_bits(traffic(bits), way, from, to) / 8.0;
 }
 
-double RateModel::sent_bytes(const RateBits& bits, const std::vector<double>& shares, std::size_t from) const {
-  double bytes = 0.0;
-  for (std::size_t to = 0; to < members_.size(); ++to) {
-    if (to != from) bytes += link_bytes(bits, shares, from, to);
-  }
-  return bytes;
-}
-
-double RateModel::transfer_seconds(const RateBits& bits, const std::vector<double>& shares, const topology::WanMatrix& matrix) const {
-  return topology::sharded_transfer_seconds(matrix, traffic(bits), shares);
+double RateModel::transfer_seconds(const RateBits& bits, const topology::WanPlan& way, const topology::WanMatrix& matrix) const {
+  return topology::plan_transfer_seconds(matrix, traffic(bits), way);
 }
 
 std::vector<double> shares_of(const std::vector<SiteId>& owners, const std::vector<RateMember>& members, std::uint32_t chunks) {

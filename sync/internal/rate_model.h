@@ -24,6 +24,8 @@ struct RateBits {
   double update = 0.0;
   [[nodiscard]] double mean() const;
 };
+// Of contributions that are not coded. Sums of both plain codecs are RAW32.
+RateBits plain_bits(std::uint8_t codec, std::size_t members);
 
 class RateModel {
  public:
@@ -41,16 +43,13 @@ class RateModel {
   [[nodiscard]] float smallest_step(const std::function<bool(const RateBits&)>& fits) const;
 
   [[nodiscard]] topology::WanTraffic traffic(const RateBits& bits) const;
-  // Bytes on the wire from one member to another.
-  [[nodiscard]] double link_bytes(const RateBits& bits, const std::vector<double>& shares, std::size_t from, std::size_t to) const;
-  [[nodiscard]] double sent_bytes(const RateBits& bits, const std::vector<double>& shares, std::size_t from) const;
+  // Bytes on the wire from one member to another. Of `way` the kind, shares and detours count.
+  [[nodiscard]] double link_bytes(const RateBits& bits, const topology::WanPlan& way, std::size_t from, std::size_t to) const;
   // Seconds of the slowest link of known rate.
-  [[nodiscard]] double transfer_seconds(const RateBits& bits, const std::vector<double>& shares, const topology::WanMatrix& matrix) const;
+  [[nodiscard]] double transfer_seconds(const RateBits& bits, const topology::WanPlan& way, const topology::WanMatrix& matrix) const;
   [[nodiscard]] std::size_t members() const { return members_.size(); }
 
  private:
-  [[nodiscard]] double default_excess(const RateBits& bits) const;
-
   const std::vector<RateMember>& members_;
   double values_;
   double chunks_;

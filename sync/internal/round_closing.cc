@@ -18,13 +18,19 @@ std::vector<SiteId> move_owners(const RoundRecord& record, SiteSet remaining) {
   return owners;
 }
 
+// Whether somebody among `remaining` would combine a chunk that it was not sent.
+bool has_heirs(const RoundRecord& record, SiteSet remaining) {
+  const SiteSet owners = owners_with_chunks(record);
+  return is_direct(record) ? !owners.contains_all(remaining) : !remaining.contains_all(owners);
+}
+
 // Of `candidates`, those that can be counted when `remaining` combine. A chunk that moves needs its senders once more.
 SiteSet countable(const RoundRecord& record, const CloseView& view, SiteSet candidates, SiteSet remaining) {
   SiteSet counted = candidates;
   remaining.for_each([&](SiteId owner) {
     if (owners_with_chunks(record).contains(owner)) counted = counted.intersect(view.complete[owner.value]);
   });
-  if (!remaining.contains_all(owners_with_chunks(record))) counted = counted.intersect(view.can_resend);
+  if (has_heirs(record, remaining)) counted = counted.intersect(view.can_resend);
   return counted;
 }
 
@@ -32,7 +38,7 @@ std::optional<Closing> closing_by(const RoundRecord& record, const CloseView& vi
   if (remaining.empty()) return std::nullopt;
   const SiteSet counted = countable(record, view, candidates, remaining);
   if (counted.size() < view.quorum) return std::nullopt;
-  return Closing{counted, move_owners(record, remaining)};
+  return Closing{counted, move_owners(record, remaining), topology::PlanKind::kSharded};
 }
 
 SiteSet only(SiteId site) {
@@ -45,7 +51,10 @@ SiteSet only(SiteId site) {
 
 std::optional<Closing> close_at_deadline(const RoundRecord& record, const CloseView& view) {
   const SiteSet owners = owners_with_chunks(record).intersect(view.live);
-  if (auto closing = closing_by(record, view, record.members, owners)) return closing;
+  if (auto closing = closing_by(record, view, record.members, owners)) {
+    if (is_direct(record)) return Closing{closing->counted, record.owners, record.plan_kind};
+    return closing;
+  }
   // At most 2^16 subsets, once a deadline.
   SiteSet best_owners;
   int best_counted = 0;

@@ -42,8 +42,9 @@ struct RoundMachine::Impl {
   struct Pending {
     RoundRecord record;
     UpdateProgress progress;
-    RoundKey frames;     // what the frames in `progress` came with
-    TimePoint fetch_at;  // when waiting for frames under way ends
+    RoundKey frames;              // what the frames in `progress` came with
+    TimePoint fetch_at;           // when waiting for frames under way ends
+    bool is_summed_here = false;  // a direct round, and its last sums are being made
     bool is_fetching = false;
   };
   // A frame event of a round whose record has not come yet.
@@ -82,6 +83,7 @@ struct RoundMachine::Impl {
   void leave_round(const RoundRecord& next);
   [[nodiscard]] bool may_be_under_way(const RoundRecord& committed) const;
   void enter_round(const RoundRecord& previous);
+  [[nodiscard]] std::vector<SiteId> heirs_after(const RoundRecord& previous) const;
   void learn_rate();
   void replay_early_frames();
   void combine_owned();

@@ -84,7 +84,9 @@ std::optional<RoundRecord> RoundMachine::Impl::decide_open() {
   }
   announce_left_out("made its delta from another state", membership.other_state);
   announce_left_out("trains another model than the rest", membership.other_model);
-  return open_record(controller, record, membership.members);
+  SiteSet members;
+  for (const Proposal* member : membership.members) members.insert(member->site);
+  return open_record(controller, record, membership.members, company().minus(members).empty());
 }
 
 void RoundMachine::Impl::announce_left_out(const std::string& what, const std::vector<SiteId>& left_out) {
@@ -119,6 +121,7 @@ RoundRecord RoundMachine::Impl::closed(const Closing& closing, std::string reaso
   next.attempt = record.attempt + 1;
   next.counted = closing.counted;
   next.owners = closing.owners;
+  next.plan_kind = closing.plan_kind;
   next.reason = std::move(reason);
   return next;
 }
@@ -133,18 +136,21 @@ RoundRecord RoundMachine::Impl::aborted(std::string reason) const {
 
 std::optional<RoundRecord> RoundMachine::Impl::decide_close() {
   const CloseView view = close_view();
-  const SiteSet owners = owners_with_chunks(record);
+  SiteSet owners = owners_with_chunks(record);
+  // In a direct round nobody needs what a lost site would have summed.
+  if (is_direct(record) && owners.intersect(view.live).size() >= config.quorum) owners = owners.intersect(view.live);
   SiteSet complete = record.members;
   owners.for_each([&](SiteId owner) { complete = complete.intersect(view.complete[owner.value]); });
   const bool all_owners_live = view.live.contains_all(owners);
-  if (all_owners_live && complete == record.members) return closed({complete, record.owners}, "all members are complete");
+  const auto closed_for = [&](std::string reason) { return closed({complete, record.owners, record.plan_kind}, std::move(reason)); };
+  if (all_owners_live && complete == record.members) return closed_for("all members are complete");
   // Who has withdrawn will not become complete; nobody else is waited for.
   SiteSet awaited = record.members.minus(complete);
   awaited.for_each([&](SiteId site) {
     if (sites[site.value].withdrawn == record.key()) awaited.erase(site);
   });
   if (all_owners_live && awaited.empty() && complete.size() >= config.quorum) {
-    return closed({complete, record.owners}, fmt::format("without {}: withdrawn", text_of(record.members.minus(complete))));
+    return closed_for(fmt::format("without {}: withdrawn", text_of(record.members.minus(complete))));
   }
   const TimePoint deadline = opened_at + config.deadline;
   if (now < deadline) {

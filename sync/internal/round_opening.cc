@@ -70,7 +70,8 @@ std::vector<RateMember> rate_members(const RoundRecord& record, const std::vecto
   return result;
 }
 
-RoundRecord open_record(const RatioController& controller, const RoundRecord& current, const std::vector<const Proposal*>& members) {
+RoundRecord open_record(const RatioController& controller, const RoundRecord& current, const std::vector<const Proposal*>& members,
+                        bool may_be_direct) {
   SLUICE_ASSERT(!members.empty());
   const RoundKey key = next_key(current);
   RoundRecord record;
@@ -86,9 +87,11 @@ RoundRecord open_record(const RatioController& controller, const RoundRecord& cu
     record.members.insert(proposal->site);
     record.weights.push_back({proposal->site, proposal->tokens});
   }
-  RateDecision decision = controller.decide(record.round, rate_members(record, members), members.front()->values, record.chunks);
+  RateDecision decision = controller.decide(record.round, rate_members(record, members), members.front()->values, record.chunks,
+                                            may_be_direct);
   record.step = decision.step;
   record.codec = decision.codec;
+  record.plan_kind = decision.plan_kind;
   record.owners = std::move(decision.owners);
   record.plan = std::move(decision.plan);
   record.reason = record.plan.text;

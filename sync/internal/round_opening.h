@@ -23,7 +23,8 @@ Membership choose_members(const std::vector<const Proposal*>& proposals, const s
 // What the ratio controller has to know of the members of `record`.
 std::vector<RateMember> rate_members(const RoundRecord& record, const std::vector<const Proposal*>& members);
 
-// The record that opens the round after `current`. REQUIRES: members not empty.
-RoundRecord open_record(const RatioController& controller, const RoundRecord& current, const std::vector<const Proposal*>& members);
+// The record that opens the round after `current`. `may_be_direct`: no other site wants the update. REQUIRES: members not empty.
+RoundRecord open_record(const RatioController& controller, const RoundRecord& current, const std::vector<const Proposal*>& members,
+                        bool may_be_direct);
 
 }  // namespace sluice::sync

@@ -45,9 +45,11 @@ void RoundMachine::Impl::leave_round(const RoundRecord& next) {
   if (next.phase == Phase::kCommitted && !(pending && pending->record.round == next.round)) {
     const bool followed = tracker && record.round == next.round;
     const bool is_same_epoch = followed && record.epoch == next.epoch;
+    const bool is_summed_here = is_same_epoch && is_direct(next) && tracker->has_taken_all(next.counted);
     pending = Pending{next, followed ? tracker->take_progress(next.counted) : UpdateProgress(next.counted, next.chunks),
                       followed ? record.key() : next.key(),
-                      is_same_epoch && may_be_under_way(next) ? now + config.commit_deadline / kFetchGraceShare : now};
+                      is_same_epoch && (is_summed_here || may_be_under_way(next)) ? now + config.commit_deadline / kFetchGraceShare : now,
+                      is_summed_here};
     // Of an epoch that is over nothing more comes.
     if (followed && !is_same_epoch && !pending->progress.is_complete()) forget_frames();
   }
@@ -60,7 +62,7 @@ void RoundMachine::Impl::leave_round(const RoundRecord& next) {
 
 // Whether what is missing of an update may still come by itself: every owner has been connected since before it could send any of it.
 bool RoundMachine::Impl::may_be_under_way(const RoundRecord& committed) const {
-  bool is_connected = is_followed_from_open;
+  bool is_connected = is_followed_from_open && !is_direct(committed);
   owners_with_chunks(committed).for_each([&](SiteId owner) {
     const Site& known = sites[owner.value];
     if (owner != config.self && (!known.is_up || known.up_since >= opened_at)) is_connected = false;
@@ -79,18 +81,31 @@ void RoundMachine::Impl::enter_round(const RoundRecord& previous) {
     return;
   }
   tracker->follow(record);
-  confirm_sent.reset();
-  std::vector<SiteId> heirs;
-  for (std::size_t index = 0; index < record.owners.size(); ++index) {
-    const SiteId owner = record.owners[index];
-    if (owner != previous.owners[index] && std::find(heirs.begin(), heirs.end(), owner) == heirs.end()) heirs.push_back(owner);
+  if (previous.plan_kind != record.plan_kind) {
+    const SiteSet owners = owners_with_chunks(record);
+    say(fmt::format("round {}: not every site could sum for itself, {} combine{} for all", record.round, text_of(owners),
+                    owners.size() == 1 ? "s" : ""));
   }
+  std::vector<SiteId> heirs = heirs_after(previous);
   if (heirs.empty()) return;
   owners_since = record.attempt;
   say(fmt::format("round {}: {} now combine{} the chunks of lost owners", record.round, text_of(heirs), heirs.size() == 1 ? "s" : ""));
   if (contributing == record.key() && record.counted.contains(config.self)) {
     actions.push_back(SendContributions{record, std::move(heirs)});
   }
+}
+
+// Sites that combine a chunk now which `previous` did not have sent to them.
+std::vector<SiteId> RoundMachine::Impl::heirs_after(const RoundRecord& previous) const {
+  std::vector<SiteId> heirs;
+  const SiteSet before = is_direct(previous) ? owners_with_chunks(previous) : SiteSet{};
+  for (std::size_t index = 0; index < record.owners.size(); ++index) {
+    const SiteId owner = record.owners[index];
+    const bool is_same = index < previous.owners.size() && owner == previous.owners[index];
+    if (is_same || before.contains(owner)) continue;
+    if (std::find(heirs.begin(), heirs.end(), owner) == heirs.end()) heirs.push_back(owner);
+  }
+  return heirs;
 }
 
 // Every site does, so that any of them can open the next round.
@@ -104,8 +119,8 @@ void RoundMachine::Impl::learn_rate() {
     values = proposal->values;
   });
   if (members.empty()) return;
-  controller.learn(record.round, {record.step, record.codec, record.owners, record.plan}, rate_members(record, members), values,
-                   record.chunks);
+  controller.learn(record.round, {record.step, record.codec, record.plan_kind, record.owners, record.plan}, rate_members(record, members),
+                   values, record.chunks);
 }
 
 void RoundMachine::Impl::replay_early_frames() {
@@ -132,7 +147,8 @@ void RoundMachine::Impl::combine_owned() {
 
 void RoundMachine::Impl::combine(ChunkId chunk) {
   const SiteSet summed = wanted();
-  if (tracker->take_combination(chunk, summed)) actions.push_back(CombineChunk{record.epoch, record.round, chunk, summed});
+  if (tracker->take_combination(chunk, summed))
+    actions.push_back(CombineChunk{record.epoch, record.round, chunk, summed, !is_direct(record)});
 }
 
 SiteSet RoundMachine::Impl::wanted() const { return record.phase == Phase::kOpen ? record.members : record.counted; }
@@ -179,12 +195,17 @@ void RoundMachine::Impl::settle_status() {
 }
 
 void RoundMachine::Impl::settle_confirm() {
-  if (!tracker || record.phase != Phase::kClosed || confirm_sent || !record.counted.contains(config.self)) return;
-  const UpdateProgress* progress = tracker->progress(record.counted);
+  if (!tracker) return;
+  // While the round is open: for the set and attempt of a close without losses. It is as true then, and saves the way of the closed record.
+  const SiteSet counted = wanted();
+  const std::uint32_t attempt = record.phase == Phase::kOpen ? 1 : record.attempt;
+  if (!counted.contains(config.self)) return;
+  if (confirm_sent && confirm_sent->attempt == attempt && confirm_sent->counted == counted) return;
+  const UpdateProgress* progress = tracker->progress(counted);
   if (progress == nullptr || !progress->is_complete()) return;
-  confirm_sent = ConfirmReceived{config.self, record.epoch, record.round, record.attempt, record.counted, progress->digest()};
+  confirm_sent = ConfirmReceived{config.self, record.epoch, record.round, attempt, counted, progress->digest()};
   self().confirm = confirm_sent;
-  actions.push_back(SendConfirm{record.epoch, record.round, record.attempt, record.counted, confirm_sent->update_digest});
+  actions.push_back(SendConfirm{record.epoch, record.round, attempt, counted, confirm_sent->update_digest});
 }
 
 // ---- the agents' state against the register ----
@@ -230,7 +251,7 @@ void RoundMachine::Impl::settle_pending() {
     forget_frames();
   }
   if (pending->is_fetching) return;
-  if (!may_be_under_way(committed)) pending->fetch_at = std::min(pending->fetch_at, now);
+  if (!pending->is_summed_here && !may_be_under_way(committed)) pending->fetch_at = std::min(pending->fetch_at, now);
   if (now < pending->fetch_at) return wake_at(pending->fetch_at);
   const SiteSet others = live().minus(SiteSet{1U << config.self.value});
   std::vector<SiteId> from;
@@ -245,6 +266,7 @@ void RoundMachine::Impl::forget_frames() {
   pending->progress = UpdateProgress(pending->record.counted, pending->record.chunks);
   pending->frames = pending->record.key();
   pending->fetch_at = now;
+  pending->is_summed_here = false;
   pending->is_fetching = false;
 }
 
@@ -346,7 +368,7 @@ void RoundMachine::Impl::repeat_to_new_peer(SiteId site) {
     actions.push_back(SendOwnerStatus{record.epoch, record.round, record.attempt, tracker->complete_sites()});
   }
   if (confirm_sent) {
-    actions.push_back(SendConfirm{record.epoch, record.round, record.attempt, record.counted, confirm_sent->update_digest});
+    actions.push_back(SendConfirm{record.epoch, record.round, confirm_sent->attempt, confirm_sent->counted, confirm_sent->update_digest});
   }
   if (contributing == record.key() && wanted().contains(config.self) && owners_with_chunks(record).contains(site)) {
     actions.push_back(SendContributions{record, {site}});

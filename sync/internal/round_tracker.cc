@@ -48,12 +48,15 @@ RoundTracker::RoundTracker(SiteId self, const RoundRecord& record)
 
 void RoundTracker::follow(const RoundRecord& record) {
   SLUICE_ASSERT(record.key() == key_ && record.chunks == chunks_);
-  // From the second attempt on something was lost on the way: every owned chunk is summed and sent again.
-  if (record.attempt > attempt_ && record.attempt > 1) std::fill(combined_for_.begin(), combined_for_.end(), 0);
+  // From the second attempt on something was lost on the way: every owned chunk is summed and sent again. What was summed in a direct
+  // round was never sent.
+  const bool is_sent_again = (record.attempt > attempt_ && record.attempt > 1) || kind_ != record.plan_kind;
+  if (is_sent_again) std::fill(combined_for_.begin(), combined_for_.end(), 0);
   attempt_ = record.attempt;
   counted_ = record.counted;
-  if (owners_ == record.owners) return;
+  if (owners_ == record.owners && kind_ == record.plan_kind) return;
   owners_ = record.owners;
+  kind_ = record.plan_kind;
   recount();
 }
 
@@ -66,13 +69,16 @@ void RoundTracker::recount() {
   }
 }
 
+bool RoundTracker::is_owned(ChunkId chunk) const {
+  if (kind_ == topology::PlanKind::kDirect) return std::find(owners_.begin(), owners_.end(), self_) != owners_.end();
+  return owners_[chunk.value % owners_.size()] == self_;
+}
+
 std::vector<ChunkId> RoundTracker::owned_chunks() const {
   std::vector<ChunkId> owned;
-  for (std::size_t index = 0; index < owners_.size(); ++index) {
-    if (owners_[index] != self_) continue;
-    for (std::size_t chunk = index; chunk < chunks_; chunk += owners_.size()) owned.emplace_back(static_cast<std::uint32_t>(chunk));
+  for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
+    if (is_owned(ChunkId(chunk))) owned.emplace_back(chunk);
   }
-  std::sort(owned.begin(), owned.end());
   return owned;
 }
 
@@ -82,7 +88,7 @@ bool RoundTracker::add_contribution(SiteId site, ChunkId chunk) {
   if (here.contains(site)) return true;
   here.insert(site);
   contributors_[chunk.value] = here.bits;
-  if (owners_[chunk.value % owners_.size()] == self_) ++here_by_site_[site.value];
+  if (is_owned(chunk)) ++here_by_site_[site.value];
   return true;
 }
 
@@ -102,10 +108,15 @@ bool RoundTracker::add_update(SiteSet counted, ChunkId chunk, Digest frame_diges
 }
 
 bool RoundTracker::take_combination(ChunkId chunk, SiteSet wanted) {
-  if (chunk.value >= chunks_ || owners_[chunk.value % owners_.size()] != self_ || combined_for_[chunk.value] == wanted.bits) return false;
+  if (chunk.value >= chunks_ || !is_owned(chunk) || combined_for_[chunk.value] == wanted.bits) return false;
   if (!SiteSet{contributors_[chunk.value]}.contains_all(wanted)) return false;
   combined_for_[chunk.value] = wanted.bits;
   return true;
+}
+
+bool RoundTracker::has_taken_all(SiteSet wanted) const {
+  return owned_ == chunks_ &&
+         std::all_of(combined_for_.begin(), combined_for_.end(), [&](std::uint32_t set) { return set == wanted.bits; });
 }
 
 SiteSet RoundTracker::complete_sites() const {

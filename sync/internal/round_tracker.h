@@ -48,6 +48,8 @@ class RoundTracker {
 
   // Whether `chunk` is owned here, all of `wanted` are here, and it was not yet taken for this set and attempt. Marks it as taken.
   bool take_combination(ChunkId chunk, SiteSet wanted);
+  // Whether every chunk is owned here and taken for this set: its whole update comes from here.
+  [[nodiscard]] bool has_taken_all(SiteSet wanted) const;
   // Chunks that this site owns by the record last followed.
   [[nodiscard]] std::vector<ChunkId> owned_chunks() const;
   [[nodiscard]] bool owns_any() const { return owned_ > 0; }
@@ -61,6 +63,7 @@ class RoundTracker {
 
  private:
   void recount();
+  [[nodiscard]] bool is_owned(ChunkId chunk) const;
 
   SiteId self_;
   RoundKey key_;
@@ -68,6 +71,7 @@ class RoundTracker {
   SiteSet members_;
   SiteSet counted_;
   std::uint32_t chunks_;
+  topology::PlanKind kind_ = topology::PlanKind::kSharded;
   std::vector<SiteId> owners_;
   std::vector<std::uint32_t> contributors_;  // by chunk: bits of the sites whose frame is here
   std::vector<std::uint32_t> combined_for_;  // by chunk: bits of the set last taken; 0 = none

@@ -36,6 +36,7 @@ StatusSnapshot make_snapshot() {
   RoundStatus round;
   round.round = 17;
   round.sites = {"ams", "fra"};
+  round.plan = "direct";
   round.bits_per_value = 2.125;
   round.step = 0.5;
   round.seconds = 1.5;
@@ -92,7 +93,7 @@ TEST(StatusTable, LinksAndRoundsAreReadFromTheAnswerOrTheBareList) {
   EXPECT_THAT(links_table(links), HasSubstr("200.0 Mbit/s"));
   EXPECT_EQ(links_table(json{{"site", "ams"}, {"links", links}}), links_table(links));
   const json rounds = rounds_to_json(snapshot);
-  EXPECT_THAT(rounds_table(rounds), HasSubstr("17     committed  ams,fra  2.125  0.5   1.5 s  3.0 MiB  -     001122334455"));
+  EXPECT_THAT(rounds_table(rounds), HasSubstr("17     committed  ams,fra  direct  2.125  0.5   1.5 s  3.0 MiB  -     001122334455"));
   EXPECT_EQ(rounds_table(json{{"rounds", rounds}}), rounds_table(rounds));
 }
 

@@ -26,6 +26,7 @@ sync::RoundRecord sample_record() {
   record.weights = {{SiteId(0), 100}, {SiteId(1), 50}, {SiteId(2), 25}};
   record.step = 1.5e-4F;
   record.codec = 2;
+  record.plan_kind = topology::PlanKind::kDirect;
   record.owners = {SiteId(0), SiteId(2)};
   record.update_digest = Digest{1, 2};
   record.base_digest = Digest{3, 4};
@@ -41,6 +42,15 @@ TEST(WireConvert, RecordSurvivesTheJournal) {
   const auto parsed = parse_record(serialize_record(record), 3);
   ASSERT_TRUE(parsed) << parsed.error().to_string();
   EXPECT_EQ(*parsed, record);
+}
+
+TEST(WireConvert, ARecordWithoutAKindOfPlanIsSharded) {
+  wire::RoundRecord message;
+  write_record(sample_record(), message);
+  message.clear_plan_kind();
+  const auto parsed = read_record(message, 3);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->plan_kind, topology::PlanKind::kSharded);
 }
 
 TEST(WireConvert, BytesThatAreNoRecordAreRefused) {
@@ -73,6 +83,7 @@ TEST(WireConvert, EachBadFieldOfARecordIsRefusedByName) {
          message.clear_owners();
          message.set_phase(1);
        }},
+      {"plan_kind", [](wire::RoundRecord& message) { message.set_plan_kind(3); }},
       {"update_digest", [](wire::RoundRecord& message) { message.set_update_digest("short"); }},
       {"base_digest", [](wire::RoundRecord& message) { message.set_base_digest(std::string(17, 'x')); }},
   };

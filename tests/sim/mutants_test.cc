@@ -17,7 +17,7 @@ int machine_mutant = 0;
 
 namespace {
 
-constexpr std::uint64_t kSeedsMax = 4000;
+constexpr std::uint64_t kSeedsMax = 6000;
 
 const int kMachineMutantCount = static_cast<int>(machine_mutant_names().size());
 

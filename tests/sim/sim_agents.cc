@@ -118,7 +118,7 @@ void SimSite::contribute(const sync::RoundRecord& record, bool is_member) {
     in_gateway(delay, [this, frame] {
       if (!is_attached_ || machine_->record().key() != frame.key || !machine_->record().is_running()) return;
       kept_[{frame.key, frame.chunk}][id_] = frame.value;
-      route_own(machine_->record(), frame.chunk);
+      route_own(machine_->record(), frame.chunk, sync::owners_of(machine_->record(), frame.chunk));
     });
   }
 }

@@ -66,6 +66,7 @@ void Checker::saw_register(const RoundRecord& before, const RoundRecord& after) 
   last_committed_ = after.round;
   committed_.emplace(after.round, after);
   if (after.counted != after.members) ++partial_commits_;
+  if (sync::is_direct(after)) ++direct_commits_;
   check_commit(after);
 }
 

@@ -39,6 +39,7 @@ class Checker {
   [[nodiscard]] RoundId last_committed() const { return last_committed_; }
   [[nodiscard]] std::uint64_t aborts() const { return aborts_; }
   [[nodiscard]] std::uint64_t partial_commits() const { return partial_commits_; }
+  [[nodiscard]] std::uint64_t direct_commits() const { return direct_commits_; }
   // At the end: a contribution that was given back, or discarded, must not have been counted by a commit that came after.
   void check_outcomes();
 
@@ -52,6 +53,7 @@ class Checker {
   sync::RoundKey last_opened_;
   std::uint64_t aborts_ = 0;
   std::uint64_t partial_commits_ = 0;
+  std::uint64_t direct_commits_ = 0;
   std::map<RoundId, sync::RoundRecord> committed_;
   std::map<std::pair<sync::RoundKey, SiteId>, std::vector<std::int64_t>> contributions_;
   std::map<std::pair<sync::RoundKey, SiteId>, Outcome> outcomes_;

@@ -28,6 +28,8 @@ SimConfig draw_config(std::uint64_t seed) {
       random.chance(0.3) ? random.between(config.network.delay_max, milliseconds(300)) : config.network.delay_max;
   config.encode_max = random.between(milliseconds(1), random.chance(0.3) ? milliseconds(120) : milliseconds(3));
   config.rounds_per_checkpoint = random.between(1, 3);
+  Random plans(seed ^ 0xD14EC7ULL);
+  config.direct_share = plans.chance(0.25) ? 0.0 : plans.chance(0.33) ? 1.0 : 0.5;
   // Without faults every round is complete before its deadline.
   config.deadline = std::max(config.deadline, static_cast<int>(config.chunks) * config.encode_max + config.network.bulk_delay_max * 3 / 2 +
                                                   2 * config.network.delay_max);

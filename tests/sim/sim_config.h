@@ -28,6 +28,7 @@ struct SimConfig {
   std::uint16_t quorum = 2;
   std::uint32_t chunks = 4;
   bool has_outside_store = false;
+  double direct_share = 0.0;  // of the rounds, drawn for each: opened as direct ones; the others with owners
   bool is_first_state_shared = true;
   Duration open_grace = std::chrono::milliseconds(200);
   Duration deadline = std::chrono::milliseconds(500);

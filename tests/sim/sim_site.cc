@@ -108,8 +108,11 @@ void SimSite::perform(const sync::Action& action) {
   if (const auto* a = std::get_if<SendContributions>(&action)) {
     if (world_.config().mutant == ShellMutant::kForgetResend) return;
     for (std::uint32_t chunk = 0; chunk < a->record.chunks; ++chunk) {
-      const SiteId owner = owner_of(a->record, ChunkId(chunk));
-      if (std::find(a->to.begin(), a->to.end(), owner) != a->to.end()) route_own(a->record, ChunkId(chunk));
+      SiteSet owners = owners_of(a->record, ChunkId(chunk));
+      owners.for_each([&](SiteId owner) {
+        if (std::find(a->to.begin(), a->to.end(), owner) == a->to.end()) owners.erase(owner);
+      });
+      route_own(a->record, ChunkId(chunk), owners);
     }
     return;
   }
@@ -140,7 +143,8 @@ void SimSite::send_to_all(const Message& message) {
 
 // ---- the store ----
 
-void SimSite::compare_and_set(const sync::CompareAndSet& action) {
+void SimSite::compare_and_set(sync::CompareAndSet action) {
+  world_.draw_plan(action.next);
   if (!store_) return send(world_.store_node(), StoreCasMessage{action.expected_version, action.next});
   const bool is_commit = action.next.phase == sync::Phase::kCommitted;
   if (is_commit) cas_ = action;
@@ -173,14 +177,17 @@ void SimSite::keep(const ContributionFrame& frame) {
   feed(sync::ContributionStored{frame.key.epoch, frame.key.round, frame.site, frame.chunk});
 }
 
-void SimSite::route_own(const sync::RoundRecord& record, ChunkId chunk) {
+void SimSite::route_own(const sync::RoundRecord& record, ChunkId chunk, SiteSet to) {
   const auto frames = kept_.find({record.key(), chunk});
   if (frames == kept_.end() || !frames->second.contains(id_)) return;
-  const SiteId owner = owner_of(record, chunk);
   const ContributionFrame frame{record.key(), id_, chunk, frames->second.at(id_)};
-  if (owner == id_) return in_gateway(Duration(0), [this, frame] { keep(frame); });
-  send(owner.value, frame);
-  if (world_.config().mutant == ShellMutant::kDropKeptFrames) frames->second.erase(id_);
+  bool is_sent = false;
+  to.for_each([&](SiteId owner) {
+    if (owner == id_) return in_gateway(Duration(0), [this, frame] { keep(frame); });
+    send(owner.value, frame);
+    is_sent = true;
+  });
+  if (is_sent && world_.config().mutant == ShellMutant::kDropKeptFrames) frames->second.erase(id_);
 }
 
 void SimSite::combine(const sync::CombineChunk& action) {
@@ -199,7 +206,7 @@ void SimSite::combine(const sync::CombineChunk& action) {
   if (!here.contains_all(action.counted))
     return world_.checker().fail(fmt::format("site {} was asked to sum frames that are not here", id_));
   const UpdateFrame update{key, action.counted, action.chunk, sum};
-  send_to_all(update);
+  if (action.is_shared) send_to_all(update);
   store_update(update);
 }
 

@@ -87,9 +87,9 @@ class SimSite {
   void in_gateway(Duration delay, What what);
   void send(Node to, Message message);
   void send_to_all(const Message& message);
-  void compare_and_set(const sync::CompareAndSet& action);
+  void compare_and_set(sync::CompareAndSet action);
   void finish_cas(sync::CompareAndSet action, bool is_heard);  // by value: it forgets cas_
-  void route_own(const sync::RoundRecord& record, ChunkId chunk);
+  void route_own(const sync::RoundRecord& record, ChunkId chunk, SiteSet to);
   void combine(const sync::CombineChunk& action);
   void keep(const ContributionFrame& frame);
   void store_update(const UpdateFrame& frame);

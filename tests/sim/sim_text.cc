@@ -61,7 +61,7 @@ struct Describe {
     return text;
   }
   std::string operator()(const sync::CombineChunk& a) const {
-    return fmt::format("CombineChunk {} chunk {} for {}", key(a.epoch, a.round), a.chunk, set(a.counted));
+    return fmt::format("CombineChunk {} chunk {} for {}{}", key(a.epoch, a.round), a.chunk, set(a.counted), a.is_shared ? "" : " (own)");
   }
   std::string operator()(const sync::SendOwnerStatus& a) const {
     return fmt::format("SendOwnerStatus {} attempt {}: {}", key(a.epoch, a.round), a.attempt, set(a.complete));
@@ -81,6 +81,7 @@ struct Describe {
 std::string text_of(const sync::RoundRecord& record) {
   static constexpr const char* kPhases[] = {"idle", "open", "closed", "committed", "aborted"};
   std::string owners;
+  if (sync::is_direct(record)) owners = "direct ";
   for (const SiteId owner : record.owners) owners += fmt::format("{}", owner);
   return fmt::format("v{} {}/{} {} attempt {} members {:b} counted {:b} owners {} committed {} base {} ({})", record.version, record.epoch,
                      record.round, kPhases[static_cast<std::size_t>(record.phase)], record.attempt, record.members.bits,

@@ -50,6 +50,13 @@ sync::RoundConfig World::round_config(SiteId self) const {
   return round;
 }
 
+// The links are not measured here; which kind of plan a round has is drawn instead, alike whoever opens it.
+void World::draw_plan(sync::RoundRecord& opened) const {
+  if (opened.phase != sync::Phase::kOpen) return;
+  Random random(config_.seed * 0x9E3779B97F4A7C15ULL + opened.epoch.value * 1'000'003 + opened.round.value);
+  opened.plan_kind = random.chance(config_.direct_share) ? topology::PlanKind::kDirect : topology::PlanKind::kSharded;
+}
+
 void World::start() {
   if (config_.has_outside_store) {
     outside_store_ = std::make_unique<sync::RegisterStore>(sync::RoundRecord{});
@@ -294,6 +301,7 @@ RunResult run_config(const SimConfig& config) {
   result.commits = world.checker().last_committed().value;
   result.aborts = world.checker().aborts();
   result.partial_commits = world.checker().partial_commits();
+  result.direct_commits = world.checker().direct_commits();
   return result;
 }
 

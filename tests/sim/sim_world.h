@@ -44,6 +44,7 @@ class World {
   [[nodiscard]] std::optional<SiteId> store_site() const;
   [[nodiscard]] Node store_node() const { return config_.sites; }
   [[nodiscard]] const sync::RoundRecord& register_value() const { return register_value_; }
+  void draw_plan(sync::RoundRecord& opened) const;
   void set_register(const sync::RoundRecord& before, const sync::RoundRecord& after);
   void set_register_at_start(const sync::RoundRecord& record);
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_hash_; }
@@ -88,6 +89,7 @@ struct RunResult {
   std::uint64_t commits = 0;
   std::uint64_t aborts = 0;
   std::uint64_t partial_commits = 0;
+  std::uint64_t direct_commits = 0;
 };
 RunResult run_config(const SimConfig& config);
 RunResult run_seed(std::uint64_t seed, ShellMutant mutant = ShellMutant::kNone, std::ostream* trace = nullptr);

@@ -32,17 +32,20 @@ TEST_P(Simulation, NoSeedBreaksAnInvariant) {
   std::uint64_t commits = 0;
   std::uint64_t partial = 0;
   std::uint64_t aborts = 0;
+  std::uint64_t direct = 0;
   for (std::uint64_t seed = first; seed < first + per_shard; ++seed) {
     const RunResult result = run_seed(seed);
     commits += result.commits;
     partial += result.partial_commits;
     aborts += result.aborts;
+    direct += result.direct_commits;
     ASSERT_FALSE(result.violation) << "seed " << seed << ": " << *result.violation << "\nreplay: sluice_sim --seed " << seed << " --trace";
   }
   // A simulation in which nothing happens would pass too.
   EXPECT_GT(commits, per_shard * 5);
   EXPECT_GT(partial, per_shard / 10);
   EXPECT_GT(aborts, per_shard / 10);
+  EXPECT_GT(direct, per_shard * 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, testing::Range(0, kShards));

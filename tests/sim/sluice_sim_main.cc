@@ -25,8 +25,9 @@ int usage() {
 
 int run_one(std::uint64_t seed, bool is_traced, sluice::sim::ShellMutant mutant) {
   const RunResult result = sluice::sim::run_seed(seed, mutant, is_traced ? &std::cout : nullptr);
-  fmt::print("seed {}: {} commits ({} without some member), {} aborts, {} events, trace {:016x}: {}\n", seed, result.commits,
-             result.partial_commits, result.aborts, result.machine_events, result.trace_hash, result.violation.value_or("no violation"));
+  fmt::print("seed {}: {} commits ({} without some member, {} direct), {} aborts, {} events, trace {:016x}: {}\n", seed, result.commits,
+             result.partial_commits, result.direct_commits, result.aborts, result.machine_events, result.trace_hash,
+             result.violation.value_or("no violation"));
   return result.violation ? 1 : 0;
 }
 
@@ -40,15 +41,17 @@ int run_many(std::uint64_t first, std::uint64_t last, sluice::sim::ShellMutant m
     total.commits += result.commits;
     total.aborts += result.aborts;
     total.partial_commits += result.partial_commits;
+    total.direct_commits += result.direct_commits;
     if (!result.violation) continue;
     ++failures;
     fmt::print("seed {}: {}\n", seed, *result.violation);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto seeds = static_cast<double>(last - first + 1);
-  fmt::print("{} seeds, {} violations, {} commits ({} without some member), {} aborts; {:.0f} seeds/s, {:.0f} machine events/s\n", seeds,
-             failures, total.commits, total.partial_commits, total.aborts, seeds / seconds,
-             static_cast<double>(total.machine_events) / seconds);
+  fmt::print(
+      "{} seeds, {} violations, {} commits ({} without some member, {} direct), {} aborts; {:.0f} seeds/s, {:.0f} machine events/s\n",
+      seeds, failures, total.commits, total.partial_commits, total.direct_commits, total.aborts, seeds / seconds,
+      static_cast<double>(total.machine_events) / seconds);
   return failures == 0 ? 0 : 1;
 }
 

@@ -213,6 +213,69 @@ TEST(RoundMachine, SitesThatStartFromOtherStatesTakeTheLeaders) {
   EXPECT_EQ(world.checker().violation(), std::nullopt);
 }
 
+// ---- direct rounds: every member sums for itself ----
+
+SimConfig direct(std::size_t sites) {
+  SimConfig config = calm(sites);
+  config.direct_share = 1.0;
+  return config;
+}
+
+TEST(RoundMachine, DirectRoundsWithoutFaultsNeverWaitForATimerEither) {
+  SimConfig config = direct(4);
+  config.deadline = config.commit_deadline = config.open_grace = seconds(600);
+  World world(config);
+  world.start();
+  EXPECT_TRUE(reaches_round(world, 10, seconds(20))) << world.site(0).machine()->describe();
+  EXPECT_GE(world.checker().direct_commits(), 10U);
+  EXPECT_EQ(world.checker().violation(), std::nullopt);
+}
+
+TEST(RoundMachine, AMemberThatDiesInADirectRoundCostsOneDeadlineAndNoRound) {
+  World world(direct(3));
+  world.start();
+  ASSERT_TRUE(reaches_round(world, 2, seconds(20)));
+  ASSERT_TRUE(world.run_until([&] { return world.register_value().phase == Phase::kOpen; }, seconds(5)));
+  const RoundId running = world.register_value().round;
+  world.site(2).stop_gateway();
+  world.site(2).stop_agents();
+  EXPECT_TRUE(world.run_until([&] { return world.register_value().committed_round >= running; }, seconds(3)));  // deadline 2 s + 1 s
+  EXPECT_EQ(world.checker().aborts(), 0U);
+  EXPECT_TRUE(is_direct(world.register_value())) << "nobody needs what the dead one would have summed";
+  world.site(2).start_gateway();
+  world.site(2).start_agents();
+  EXPECT_TRUE(world.run_until([&] { return world.register_value().counted == SiteSet{0b111} && world.sites_in_step() == 3; }, seconds(20)));
+  EXPECT_EQ(world.checker().violation(), std::nullopt);
+}
+
+TEST(RoundMachine, ADirectRoundOfSitesThatCannotReachEachOtherIsSummedByTheOneThatHasAll) {
+  World world(direct(3));
+  world.start();
+  ASSERT_TRUE(reaches_round(world, 1, seconds(20)));
+  world.network().block(1, 2);
+  world.network().block(2, 1);
+  const std::uint64_t before = world.register_value().committed_round.value;
+  EXPECT_TRUE(world.run_until([&] { return world.register_value().committed_round.value >= before + 3; }, seconds(30)));
+  EXPECT_EQ(world.register_value().counted, SiteSet{0b111});
+  EXPECT_FALSE(is_direct(world.register_value()));
+  EXPECT_TRUE(has_announced(world, 0, "not every site could sum for itself, site 0 combines for all"));
+  EXPECT_EQ(world.checker().violation(), std::nullopt);
+}
+
+// No sums are sent: a site that is no member has to ask for the update.
+TEST(RoundMachine, ASiteThatIsNoMemberFetchesTheUpdateOfADirectRound) {
+  SimConfig config = direct(3);
+  config.open_grace = milliseconds(100);
+  World world(config);
+  world.start();
+  ASSERT_TRUE(reaches_round(world, 1, seconds(20)));
+  world.site(2).slow_down(60);
+  ASSERT_TRUE(world.run_until([&] { return world.register_value().is_running() && world.register_value().members == SiteSet{0b011}; },
+                              seconds(20)));
+  EXPECT_TRUE(world.run_until([&] { return world.site(2).agents().round.value >= 3; }, seconds(20)));
+  EXPECT_EQ(world.checker().violation(), std::nullopt);
+}
+
 // ---- by hand ----
 
 TimePoint at(int ms) { return TimePoint{} + milliseconds(ms); }

@@ -99,6 +99,8 @@ TEST(TransitionProblem, RefusesWhateverBreaksTheOrderOrTheTerms) {
     change(record);
     return record;
   };
+  const RoundRecord direct = with(open, [](RoundRecord& r) { r.plan_kind = topology::PlanKind::kDirect; });
+  const RoundRecord direct_close = closed(direct, SiteSet{0b011});
   const std::vector<std::pair<const RoundRecord*, RoundRecord>> refused = {
       {&idle, closed(open, SiteSet{1})},
       {&idle, commit},
@@ -129,6 +131,10 @@ TEST(TransitionProblem, RefusesWhateverBreaksTheOrderOrTheTerms) {
       {&open, with(close, [](RoundRecord& r) { r.step = 0.25F; })},
       {&open, with(close, [](RoundRecord& r) { r.base_digest.low = 1; })},
       {&open, with(close, [](RoundRecord& r) { r.epoch = EpochId(6); })},
+      {&open, with(close, [](RoundRecord& r) { r.plan_kind = topology::PlanKind::kDirect; })},
+      {&direct, with(close, [](RoundRecord& r) { r.plan_kind = topology::PlanKind::kRelay; })},
+      {&direct_close, commit},
+      {&idle, with(open, [](RoundRecord& r) { r.plan_kind = static_cast<topology::PlanKind>(3); })},
       {&close, closed(close, SiteSet{0b111})},
       {&close, close},
       {&close, with(commit, [](RoundRecord& r) { r.counted = SiteSet{0b111}; })},
@@ -146,6 +152,9 @@ TEST(TransitionProblem, RefusesWhateverBreaksTheOrderOrTheTerms) {
   EXPECT_FALSE(transition_problem(open, close));
   EXPECT_FALSE(transition_problem(close, commit));
   EXPECT_FALSE(transition_problem(close, aborted(close)));
+  EXPECT_FALSE(transition_problem(direct, direct_close));
+  EXPECT_FALSE(transition_problem(direct, close)) << "a direct round may go on with owners";
+  EXPECT_FALSE(transition_problem(direct_close, closed(close, SiteSet{0b011})));
 }
 
 TEST(RegisterStore, AStartVoidsARunningRoundAndKeepsTheLastCommit) {
@@ -190,10 +199,18 @@ TEST(RoundRecord, WeightsAndScaleAreTheSharesOfTheTokens) {
 
 TEST(RoundRecord, OwnersTakeChunksInTurn) {
   RoundRecord record = opened(RoundRecord{});
-  EXPECT_EQ(owner_of(record, ChunkId(4)), SiteId(1));
+  EXPECT_EQ(owners_of(record, ChunkId(4)), SiteSet{0b010});
   EXPECT_EQ(owners_with_chunks(record), SiteSet{0b111});
   record.chunks = 2;
   EXPECT_EQ(owners_with_chunks(record), SiteSet{0b011});
+}
+
+TEST(RoundRecord, InADirectRoundEachOwnerHasEveryChunk) {
+  RoundRecord record = opened(RoundRecord{});
+  record.plan_kind = topology::PlanKind::kDirect;
+  record.chunks = 2;
+  EXPECT_EQ(owners_of(record, ChunkId(1)), SiteSet{0b111});
+  EXPECT_EQ(owners_with_chunks(record), SiteSet{0b111});
 }
 
 }  // namespace
