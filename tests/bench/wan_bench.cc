@@ -90,6 +90,7 @@ int run(int argc, char** argv) {
   options.self = std::filesystem::read_symlink("/proc/self/exe").string();
   options.program = (std::filesystem::path(options.self).parent_path().parent_path().parent_path() / "gateway" / "sluice").string();
   options.directory = std::filesystem::temp_directory_path() / fmt::format("sluice-wan-{}", ::getpid());
+  if (std::filesystem::exists(SLUICE_WAN_SCENARIOS)) options.scenarios = SLUICE_WAN_SCENARIOS;
   app.add_option("--case", chosen, "Row to measure, or the beginning of its name; may be given again (default: all)");
   app.add_flag("--list", is_list, "Only name the rows");
   app.add_option("--json", json_file, "File for the results");
@@ -97,7 +98,9 @@ int run(int argc, char** argv) {
   app.add_option("--mib", options.mib, "MiB of fp32 values exchanged in the link rows")->check(CLI::PositiveNumber);
   app.add_option("--streams", options.streams, "Bulk connections of each link")->check(CLI::Range(1, 32));
   app.add_option("--congestion", options.congestion, "TCP congestion control")->check(CLI::IsMember({"bbr", "cubic"}));
-  app.add_option("--scenarios", options.scenarios, "JSON file with measured WANs for the rows `scenario`")->check(CLI::ExistingFile);
+  app.add_option("--scenarios", options.scenarios,
+                 "JSON file with measured WANs for the rows `scenario`; default: ../shared/data/wan/scenarios.json where it is")
+      ->check(CLI::ExistingFile);
   app.add_option("--scenario-scale", options.scenario_scale, "Their rates are divided by this")->check(CLI::PositiveNumber);
   app.add_option("--python", options.python, "Interpreter with torch, for the rows `loss`");
   app.add_option("--program", options.program, "The program sluice");
