@@ -20,7 +20,8 @@ struct LineAllocator {
   explicit LineAllocator(const LineAllocator<Other>&) {}
 
   T* allocate(std::size_t count) { return static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{kCacheLineBytes})); }
-  void deallocate(T* from, std::size_t count) { ::operator delete (from, count * sizeof(T), std::align_val_t{kCacheLineBytes}); }
+  // Without the size: clang has the sized form only on request.
+  void deallocate(T* from, std::size_t) { ::operator delete (from, std::align_val_t{kCacheLineBytes}); }
   friend bool operator==(const LineAllocator&, const LineAllocator&) { return true; }
 };
 
