@@ -170,7 +170,7 @@ struct RoundMachine::Impl {
   // Store and company.
   std::optional<std::string> store_lost;
   bool is_solo = false;
-  bool has_company_been_said = false;
+  SiteSet company_said;  // empty: nothing yet
   std::string problem_said;
 };
 

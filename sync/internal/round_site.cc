@@ -335,23 +335,24 @@ void RoundMachine::Impl::settle_proposal() {
 void RoundMachine::Impl::settle_solo() {
   const SiteSet together = company();
   const bool is_alone = store_lost || together.size() < config.quorum;
-  if (is_alone == is_solo && (has_company_been_said || is_alone)) return;
+  const bool has_changed = company_said != together && !store_lost;
+  if (is_alone == is_solo && !has_changed) return;
+  const std::string who =
+      together == live() ? "" : fmt::format(" and train (no training processes at {})", text_of(live().minus(together)));
   if (is_alone) {
-    if (!has_company_been_said && !ready) return;
+    if (company_said.empty() && !ready) return;
     is_solo = true;
+    company_said = together;
     say(store_lost
             ? fmt::format("alone: the coordination store cannot be reached ({}); training goes on here, nothing is committed", *store_lost)
-            : fmt::format(
-                  "alone: {} of {} sites can be reached{}, a round needs {}; training goes on here, nothing is committed", together.size(),
-                  config.sites.size(),
-                  together == live() ? "" : fmt::format(" and train (no training processes at {})", text_of(live().minus(together))),
-                  config.quorum));
+            : fmt::format("alone: {} of {} sites can be reached{}, a round needs {}; training goes on here, nothing is committed",
+                          together.size(), config.sites.size(), who, config.quorum));
     return;
   }
   if (!has_seen_store) return;
   is_solo = false;
-  has_company_been_said = true;
-  say(fmt::format("together: {} of {} sites can be reached, a round needs {}", together.size(), config.sites.size(), config.quorum));
+  company_said = together;
+  say(fmt::format("together: {} of {} sites can be reached{}, a round needs {}", together.size(), config.sites.size(), who, config.quorum));
 }
 
 // ---- peers ----

@@ -158,7 +158,19 @@ TEST(RoundMachine, BelowTheQuorumNothingIsCommittedAndEverybodySaysSo) {
   EXPECT_TRUE(has_announced(world, 0, "alone: 1 of 3 sites can be reached, a round needs 2"));
   world.heal();
   EXPECT_TRUE(reaches_round(world, before.value + 2, seconds(20)));
-  EXPECT_TRUE(has_announced(world, 0, "together: "));
+  EXPECT_TRUE(has_announced(world, 0, "together: 3 of 3 sites can be reached"));
+}
+
+TEST(RoundMachine, ASiteThatIsLostOrComesBackIsSaidWhileTheOthersGoOn) {
+  World world(calm(3));
+  world.start();
+  ASSERT_TRUE(reaches_round(world, 2, seconds(20)));
+  EXPECT_TRUE(has_announced(world, 0, "together: 3 of 3 sites can be reached"));
+  world.site(2).stop_gateway();
+  world.site(2).stop_agents();
+  EXPECT_TRUE(
+      world.run_until([&] { return has_announced(world, 0, "together: 2 of 3 sites can be reached, a round needs 2"); }, seconds(30)));
+  EXPECT_EQ(world.checker().violation(), std::nullopt);
 }
 
 // The gateways of sites whose training has ended stay up: whoever trains on is not to wait a deadline at each boundary.
