@@ -145,7 +145,7 @@ void visit_wan(FieldVisitor& v, WanConfig& wan) {
     v.end_section();
   }
   choice(v, {"congestion", "TCP congestion control of the bulk connections."}, wan.congestion, kCongestionNames);
-  v.boolean({"relay", "Whether sites whose link is down reach each other over a third one."}, wan.relay);
+  v.boolean({"relay", "Whether links that are down or slow are gone round over a third site."}, wan.relay);
   v.end_section();
 }
 

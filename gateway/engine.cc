@@ -42,6 +42,7 @@ sync::RoundConfig machine_config(const GatewayConfig& config) {
   result.rate.min_bits = config.compression.min_bits;
   result.rate.max_bits = config.compression.max_bits;
   result.rate.warmup_rounds = config.compression.warmup_rounds;
+  result.rate.may_relay = config.wan.relay;
   result.rate.time_share = config.compression.time_share;
   result.rate.time_budget = config.compression.time_budget;
   // Chosen for the run: sparse rounds go with plain averaging, dense ones with outer momentum.

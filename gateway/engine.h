@@ -155,6 +155,8 @@ class Engine {
   // ---- over a third site (engine_relay.cc) ----
   void apply_routes(const std::vector<RouteChange>& changes, const std::string& reason);
   void announce_links();
+  std::optional<SiteId> detour_of(SiteId to, const wire::FrameEnvelope& envelope);
+  void leave_lost_detours();
   void send_updates_again(SiteId to);
   bool send_control(SiteId to, const wire::PeerMessage& message);
   Status take_relayed(SiteId by, const wire::PeerMessage& wrapped);
@@ -177,6 +179,7 @@ class Engine {
   void probe(const std::string& peer);
   void arm_probe_timer();
   void probe_by_schedule(TimePoint now);
+  [[nodiscard]] std::uint64_t own_probe_bytes_max(SiteId peer) const;
 
   // ---- for people (engine_status.cc) ----
   void mark_changed();
@@ -223,24 +226,25 @@ class Engine {
   std::set<ChunkId> own_chunks_;  // coded for that epoch and in the spool
   // Update chunks of the round in progress that are in the spool, with the epoch they came in: the first one of an epoch stays.
   std::map<FrameKey, EpochId> update_epochs_;
-  std::optional<RoundId> fetched_round_;                      // its update came by fetch: the agents have not seen its frames
-  std::optional<FrameKey> promoted_;                          // round and set of the replay file written last (chunk 0)
-  std::vector<FrameRecord> early_updates_;                    // arrived before the agents knew of the round
-  std::uint64_t inner_steps_ = 0;                             // of the round in progress, from the agents
+  std::optional<RoundId> fetched_round_;    // its update came by fetch: the agents have not seen its frames
+  std::optional<FrameKey> promoted_;        // round and set of the replay file written last (chunk 0)
+  std::vector<FrameRecord> early_updates_;  // arrived before the agents knew of the round
+  std::uint64_t inner_steps_ = 0;           // of the round in progress, from the agents
   // For the site's report to whoever opens the next round.
   struct RoundTimes {
     std::optional<TimePoint> finished;  // the last round's
     std::optional<TimePoint> ready;
     std::optional<TimePoint> opened;
-    std::optional<TimePoint> encoded;   // all own frames of the round are here
+    std::optional<TimePoint> encoded;  // all own frames of the round are here
   };
   RoundTimes times_;
-  sync::SiteReport measured_;                                 // of the last round
-  std::map<std::uint32_t, std::uint64_t> update_bytes_;       // frames of the update in progress, by counted set
-  sync::RatePlan plan_;                                       // of the last round opened
-  std::map<SiteId, std::uint64_t> sent_before_;               // on each link when that round opened
-  std::map<SiteId, std::uint64_t> sent_in_round_;             // on each link in the last finished round
-  std::map<SiteId, std::vector<sync::LinkReport>> reports_;   // what the other sites said of their links
+  sync::SiteReport measured_;                                // of the last round
+  std::map<std::uint32_t, std::uint64_t> update_bytes_;      // frames of the update in progress, by counted set
+  sync::RatePlan plan_;                                      // of the last round opened
+  std::map<SiteId, std::uint64_t> sent_before_;              // on each link when that round opened
+  std::map<SiteId, std::uint64_t> sent_in_round_;            // on each link in the last finished round
+  std::set<std::pair<SiteId, SiteId>> detours_used_;         // in the round in progress: to whom, over whom
+  std::map<SiteId, std::vector<sync::LinkReport>> reports_;  // what the other sites said of their links
   std::map<SiteId, std::deque<FrameRecord>>
       waiting_frames_;  // by the link they go on: its queue was full; shared bytes, bounded by the round's frames
   std::string last_announcement_;

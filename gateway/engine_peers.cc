@@ -208,10 +208,11 @@ Status Engine::take_update(SiteId from, const FrameRecord& frame) {
 }
 
 void Engine::send_peer_frame(SiteId to, FrameRecord frame) {
-  if (!routes_.is_relayed(to)) return queue_peer_frame(to, std::move(frame));
+  const std::optional<SiteId> over = routes_.is_relayed(to) ? routes_.next_hop(to) : detour_of(to, frame.envelope);
+  if (!over) return queue_peer_frame(to, std::move(frame));
   frame.envelope.site = self_.value;
   frame.envelope.to = static_cast<std::uint16_t>(to.value + 1);
-  queue_peer_frame(*routes_.next_hop(to), std::move(frame));
+  queue_peer_frame(*over, std::move(frame));
 }
 
 void Engine::queue_peer_frame(SiteId hop, FrameRecord frame) {

@@ -1,7 +1,9 @@
-// Engine, the way over a third site: two sites whose own link is down reach each other through one that has links to both. What travels is
+// Engine, the way over a third site: two sites whose own link is down reach each other through one that has links to both, and the frames
+// that the round's plan names spare a slow link that way. What travels is
 // what would have travelled on the link; the site in the middle keeps nothing and looks at nothing but who it is for.
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/log.h"
@@ -15,6 +17,8 @@ constexpr std::size_t kPassedOnFramesMax = 8192;
 // Of the rate of the first link, what is reported for a way over it. Small: whoever shares out the chunks then gives those that would
 // travel such a way to sites that need none, above all the one in the middle. Summed there they cross each link once.
 constexpr double kRelayedRateShare = 0.05;
+// Multiples of it, whole parts left out, are spread evenly over 0 to 1.
+constexpr double kGoldenRatio = 0.6180339887498949;
 
 bool is_of_round(const wire::FrameEnvelope& envelope) {
   const auto role = static_cast<wire::FrameRole>(envelope.role);
@@ -70,12 +74,53 @@ void Engine::apply_routes(const std::vector<RouteChange>& changes, const std::st
     coordination_->on_peer_up(site);
     if (change.event == RouteEvent::kMoved) send_updates_again(site);
   }
+  leave_lost_detours();
   if (!changes.empty()) mark_changed();
+}
+
+// The site over which this frame goes to spare the own link, by the plan of the round in progress. The chunks that take a way are spread
+// evenly, and are the same whenever they are sent.
+std::optional<SiteId> Engine::detour_of(SiteId to, const wire::FrameEnvelope& envelope) {
+  const sync::RoundRecord& record = machine_->record();
+  if (!record.is_running() || envelope.round != record.round.value || envelope.epoch != record.epoch.value || !is_of_round(envelope)) {
+    return std::nullopt;
+  }
+  double place = kGoldenRatio * envelope.chunk;
+  place -= std::floor(place);
+  for (const sync::DetourPlan& detour : record.plan.detours) {
+    if (detour.from != self_ || detour.to != to) continue;
+    if (place >= detour.share) {
+      place -= detour.share;
+      continue;
+    }
+    if (!routes_.leads_over(to, detour.over)) return std::nullopt;
+    detours_used_.insert({to, detour.over});
+    return detour.over;
+  }
+  return std::nullopt;
+}
+
+// What went over a site that has lost one of the two links goes once more, on the own link.
+void Engine::leave_lost_detours() {
+  const auto used = detours_used_;
+  for (const auto& [to, over] : used) {
+    if (routes_.leads_over(to, over)) continue;
+    detours_used_.erase({to, over});
+    const auto is_for = [site = to](const wire::FrameEnvelope& envelope) { return envelope.to == site.value + 1; };
+    links_->discard_frames(over, is_for);
+    std::erase_if(waiting_frames_[over],
+                  [&](const FrameRecord& frame) { return frame.envelope.site == self_.value && is_for(frame.envelope); });
+    if (!routes_.is_reachable(to) || !machine_->record().is_running()) continue;
+    log_info("link", "what went to {} over {} is sent again", name(to), name(over));
+    feed(sync::PeerUp{to});
+    send_updates_again(to);
+  }
 }
 
 void Engine::announce_links() {
   wire::PeerMessage message;
-  message.mutable_link_state()->set_up(routes_.direct().bits);
+  // Who does not pass on anything does not offer its links.
+  message.mutable_link_state()->set_up(parts_.config.wan.relay ? routes_.direct().bits : SiteSet().bits);
   routes_.direct().for_each([&](SiteId peer) { links_->send_control(peer, message); });
 }
 

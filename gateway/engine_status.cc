@@ -78,6 +78,8 @@ void Engine::update_link_figures() {
     LinkTotals totals;
     totals.sent_wire_bytes = stats.sent_bytes;
     totals.received_wire_bytes = stats.received_bytes;
+    totals.sent_payload_bytes = stats.sent_round_bytes;
+    totals.received_payload_bytes = stats.received_round_bytes;
     totals.reconnects = stats.links_up > 0 ? stats.links_up - 1 : 0;
     totals.resent_frames = stats.frames_resent;
     parts_.metrics.set_link_totals(peer, totals);

@@ -6,12 +6,16 @@
 #include <asio/post.hpp>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "gateway/engine.h"
 
 namespace sluice::gateway {
 namespace {
 
 constexpr std::chrono::seconds kProbeCheckInterval{1};
+// A probe by schedule sends at most this, or what so many rounds send over the link.
+constexpr double kOwnProbeBytesMin = 4.0 * static_cast<double>(kMiB);
+constexpr double kOwnProbeRounds = 16.0;
 
 double to_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -82,7 +86,8 @@ void Engine::note_opened(const sync::RoundRecord& record, TimePoint now) {
   }
   prober_->on_round_opened();
   parts_.metrics.count_rate_decision(plan_.reason);
-  parts_.metrics.count_plan(record.plan_kind);
+  parts_.metrics.count_plan(sync::way_of(record));
+  detours_used_.clear();
   set_link_plan_metrics();
 }
 
@@ -188,9 +193,8 @@ WanProberHooks Engine::prober_hooks() {
   hooks.send_frame = [this](SiteId to, FrameRecord frame) { return links_->send_frame(to, std::move(frame)); };
   hooks.queued_bytes = [this](SiteId peer) { return links_->queued_bytes(peer); };
   hooks.discard_queued = [this](SiteId peer) {
-    links_->discard_frames(peer, [](const wire::FrameEnvelope& envelope) {
-      return static_cast<wire::FrameRole>(envelope.role) == wire::FrameRole::kProbe;
-    });
+    links_->discard_frames(
+        peer, [](const wire::FrameEnvelope& envelope) { return static_cast<wire::FrameRole>(envelope.role) == wire::FrameRole::kProbe; });
     mark_changed();
   };
   hooks.set_probing = [this](SiteId peer, bool is_probing) { links_->set_probing(peer, is_probing); };
@@ -224,14 +228,25 @@ void Engine::probe_by_schedule(TimePoint now) {
     candidate.is_unmeasured = estimate.is_unknown || estimate.is_stale;
     candidate.is_doubtful = estimate.is_contradicted || (plan_.limit_from == self_ && plan_.limit_to == peer);
     candidate.sent_bytes = link_sent_bytes(peer);
-    if (estimate.rate) candidate.probe_bytes = prober_->expected_bytes(estimate.rate->p50);
+    if (estimate.rate) candidate.probe_bytes = std::min(prober_->expected_bytes(estimate.rate->p50), own_probe_bytes_max(peer));
     candidates.push_back(candidate);
   }
   const auto choice = probe_schedule_.choose(candidates, rounds_measured_, now);
   if (!choice) return;
   log_info("wan", "probing the link to {}: {}", name(choice->peer), topology::probe_reason_text(choice->reason));
-  if (!prober_->start(choice->peer, now)) probe_schedule_.on_ended(choice->peer, topology::ProbeEnd::kRefused, 0, now);
+  if (!prober_->start(choice->peer, now, own_probe_bytes_max(choice->peer)))
+    probe_schedule_.on_ended(choice->peer, topology::ProbeEnd::kRefused, 0, now);
   mark_changed();
+}
+
+// A small model needs no exact rate of a fast link: what nobody asked for stays in proportion to what the rounds send.
+std::uint64_t Engine::own_probe_bytes_max(SiteId peer) const {
+  double round_bytes = 0.0;
+  for (const sync::LinkPlan& link : plan_.links) {
+    if (link.from == self_ && link.to == peer) round_bytes = link.predicted_bytes;
+  }
+  const double bytes = std::max(kOwnProbeBytesMin, kOwnProbeRounds * round_bytes);
+  return static_cast<std::uint64_t>(std::min(bytes, static_cast<double>(kProbeBytesMax)));
 }
 
 void Engine::post_probe(const std::string& peer) {

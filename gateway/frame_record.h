@@ -18,6 +18,10 @@ struct FrameRecord {
 
   // Payload bytes of its record.
   [[nodiscard]] std::size_t bytes() const { return wire::kFrameEnvelopeBytes + frame->size(); }
+  // Of these, what belongs to a round: a probe's bytes are for nobody.
+  [[nodiscard]] std::size_t round_bytes() const {
+    return static_cast<wire::FrameRole>(envelope.role) == wire::FrameRole::kProbe ? 0 : frame->size();
+  }
 };
 
 }  // namespace sluice::gateway

@@ -105,14 +105,14 @@ std::vector<std::optional<LinkSeries>> make_link_series(SeriesMaker& maker, cons
   auto& relayed = maker.gauges("sluice_link_relayed", "1 while the link to the peer is down and it is reached over a third site.");
   auto& rtt = maker.gauges("sluice_link_rtt_seconds", "Median round-trip time of recent heartbeats to the peer; 0 before the first.");
   auto& streams = maker.gauges("sluice_link_streams", "Bulk connections to the peer that are up.");
-  auto& target = maker.gauges("sluice_link_target_bit_depth",
-                              "Bits on the link over the values of the model, as planned for the last round.");
-  auto& observed = maker.gauges("sluice_link_observed_bit_depth",
-                                "Bits on the link over the values of the model, as sent in the last finished round.");
+  auto& target =
+      maker.gauges("sluice_link_target_bit_depth", "Bits on the link over the values of the model, as planned for the last round.");
+  auto& observed =
+      maker.gauges("sluice_link_observed_bit_depth", "Bits on the link over the values of the model, as sent in the last finished round.");
   auto& low = maker.gauges("sluice_wan_low_bytes_per_second",
                            "Rate that the link can be counted on for (25th percentile at the receiver); 0 before it is measured.");
-  auto& median = maker.gauges("sluice_wan_median_bytes_per_second",
-                              "Median rate of the link to the peer at the receiver; 0 before it is measured.");
+  auto& median =
+      maker.gauges("sluice_wan_median_bytes_per_second", "Median rate of the link to the peer at the receiver; 0 before it is measured.");
   auto& confidence = maker.gauges("sluice_wan_confidence_ratio", "Confidence in the rates, 0 to 1.");
   auto& age = maker.gauges("sluice_wan_estimate_age_seconds", "Time since the link was last seen in full use.");
   auto& loss = maker.gauges("sluice_wan_loss_ratio", "Share of TCP segments to the peer that had to be sent again.");
@@ -148,7 +148,7 @@ std::vector<Counter*> make_reject_series(SeriesMaker& maker) {
 std::vector<Counter*> make_plan_series(SeriesMaker& maker) {
   auto& family = maker.counters("sluice_round_plans_total", "Rounds opened, by how their frames travel.");
   std::vector<Counter*> series;
-  for (int kind = 0; kind <= static_cast<int>(topology::PlanKind::kDirect); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(topology::PlanKind::kRelay); ++kind) {
     series.push_back(&family.Add({{"plan", std::string(topology::plan_kind_name(static_cast<topology::PlanKind>(kind)))}}));
   }
   return series;
@@ -219,8 +219,8 @@ struct Metrics::Impl {
   std::vector<Counter*> plans = make_plan_series(maker);
   Gauge& target_bits = maker.gauge("sluice_round_target_bit_depth", "Payload bits per value that the last round was opened with.");
   Gauge& round_budget = maker.gauge("sluice_round_budget_seconds", "Time that the last round's exchange may take; 0 without a budget.");
-  Gauge& round_predicted = maker.gauge("sluice_round_predicted_seconds",
-                                       "Time that the last round's exchange was expected to take; 0 if not known.");
+  Gauge& round_predicted =
+      maker.gauge("sluice_round_predicted_seconds", "Time that the last round's exchange was expected to take; 0 if not known.");
   Histogram& round_duration =
       maker.histograms("sluice_round_duration_seconds", "Time of a committed round from the first ready rank to the journal.")
           .Add({}, kRoundBuckets);

@@ -75,7 +75,9 @@ struct LinkStats {
   unsigned bulk_streams = 0;  // now
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
-  std::uint64_t frames_sent = 0;  // acknowledged by the peer
+  std::uint64_t sent_round_bytes = 0;      // of frames of rounds, acknowledged by the peer
+  std::uint64_t received_round_bytes = 0;  // likewise
+  std::uint64_t frames_sent = 0;           // acknowledged by the peer
   std::uint64_t frames_received = 0;
   std::uint64_t frames_resent = 0;
   std::uint64_t links_up = 0;  // times the link came up

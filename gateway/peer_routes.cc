@@ -31,6 +31,11 @@ bool PeerRoutes::may_pass_on(SiteId from, SiteId to) const {
   return may_relay_ && from != to && is_peer(from) && is_peer(to) && direct_.contains(from) && direct_.contains(to);
 }
 
+bool PeerRoutes::leads_over(SiteId site, SiteId over) const {
+  return may_relay_ && over != site && is_peer(over) && is_peer(site) && direct_.contains(site) && direct_.contains(over) &&
+         reach_[over.value].contains(site);
+}
+
 bool PeerRoutes::may_take(SiteId origin, SiteId by) const {
   return may_relay_ && origin != by && is_peer(origin) && is_peer(by) && direct_.contains(by);
 }

@@ -55,7 +55,7 @@ std::shared_ptr<const RoundStatus> RoundHistory::finished(const sync::RoundRecor
   status->reason = record.reason;
   status->rate_reason = sync::rate_reason_name(record.plan.reason);
   status->rate_text = record.plan.text;
-  status->plan = topology::plan_kind_name(record.plan_kind);
+  status->plan = topology::plan_kind_name(sync::way_of(record));
   status->target_bits = record.plan.target_bits;
   status->budget_seconds = record.plan.budget_seconds;
   status->predicted_seconds = record.plan.predicted_seconds;

@@ -19,7 +19,6 @@ constexpr std::size_t kBacklogBytesMax = 32 * kMiB;
 // What waits is kept above what leaves in so many fill intervals: more than leaves between two looks at the link, or the link counts as
 // idle.
 constexpr std::size_t kBacklogIntervals = 32;
-constexpr std::uint64_t kProbeBytesMax = 512 * kMiB;
 constexpr std::chrono::milliseconds kFillInterval{10};
 constexpr std::chrono::seconds kAnswerTimeout{5};
 // What a peer may ask for; a longer probe ends here.
@@ -30,7 +29,7 @@ constexpr std::chrono::minutes kWindowMax{1};
 WanProber::WanProber(asio::io_context& loop, std::chrono::milliseconds window, WanProberHooks hooks)
     : window_(window), hooks_(std::move(hooks)), timer_(loop) {}
 
-Status WanProber::start(SiteId peer, TimePoint now) {
+Status WanProber::start(SiteId peer, TimePoint now, std::uint64_t bytes_max) {
   const auto refuse = [this, peer](const char* why) {
     if (!running_) {
       text_ = fmt::format("site {} is not probed: {}", peer, why);
@@ -46,8 +45,8 @@ Status WanProber::start(SiteId peer, TimePoint now) {
   message.mutable_probe()->set_kind(kAsk);
   message.mutable_probe()->set_id(next_id_);
   message.mutable_probe()->set_window_us(static_cast<std::uint64_t>(std::chrono::microseconds(window_).count()));
-  message.mutable_probe()->set_bytes_max(kProbeBytesMax);
-  running_ = Running{peer, next_id_++, false, now + kAnswerTimeout, 0, kBacklogBytesMin, 0};
+  message.mutable_probe()->set_bytes_max(bytes_max);
+  running_ = Running{peer, next_id_++, false, now + kAnswerTimeout, 0, bytes_max, kBacklogBytesMin, 0};
   text_ = fmt::format("asking site {}", peer);
   arm();
   if (hooks_.send(peer, message)) return {};
@@ -106,7 +105,8 @@ Status WanProber::on_message(SiteId from, const wire::Probe& message, TimePoint 
 
 void WanProber::fill(TimePoint now) {
   if (!running_) return;
-  if (now >= running_->ends_at || running_->bytes >= kProbeBytesMax) {
+  const bool is_spent = running_->bytes >= running_->bytes_max && hooks_.queued_bytes(running_->peer) == 0;
+  if (now >= running_->ends_at || is_spent) {
     if (!running_->is_granted) return end(fmt::format("site {} did not answer", running_->peer), topology::ProbeEnd::kRefused);
     end(fmt::format("site {}: {:.1f} MB sent", running_->peer, static_cast<double>(running_->bytes) / 1e6), topology::ProbeEnd::kComplete);
     return;
@@ -123,7 +123,7 @@ void WanProber::fill(TimePoint now) {
     running_->backlog = std::min(std::max(running_->backlog, kBacklogIntervals * drained), kBacklogBytesMax);
     wire::FrameEnvelope envelope;
     envelope.role = static_cast<std::uint16_t>(wire::FrameRole::kProbe);
-    while (queued < running_->backlog && running_->bytes < kProbeBytesMax) {
+    while (queued < running_->backlog && running_->bytes < running_->bytes_max) {
       if (!hooks_.send_frame(running_->peer, FrameRecord{envelope, payload_})) break;
       queued += kFrameBytes;
       running_->bytes += kFrameBytes;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/units.h"
 #include "gateway/frame_record.h"
 #include "proto/peer.pb.h"
 #include "topology/wan_probe_schedule.h"
@@ -33,12 +34,15 @@ struct WanProberHooks {
   std::function<void(SiteId, topology::ProbeEnd)> ended;  // a probe that start() began, refused ones too; may be empty
 };
 
+inline constexpr std::uint64_t kProbeBytesMax = 512 * kMiB;
+
 class WanProber {
  public:
   WanProber(asio::io_context& loop, std::chrono::milliseconds window, WanProberHooks hooks);
 
   // Asks the peer and begins when it agrees. kUnavailable: a round or another probe runs, or the link is down.
-  Status start(SiteId peer, TimePoint now);
+  // At most `bytes_max` are sent.
+  Status start(SiteId peer, TimePoint now, std::uint64_t bytes_max = kProbeBytesMax);
   // What a probe of a link of this rate (bits per second) sends.
   [[nodiscard]] std::uint64_t expected_bytes(double rate) const;
   Status on_message(SiteId from, const wire::Probe& message, TimePoint now);
@@ -64,6 +68,7 @@ class WanProber {
     bool is_granted = false;
     TimePoint ends_at{};
     std::uint64_t bytes = 0;
+    std::uint64_t bytes_max = 0;
     std::size_t backlog = 0;       // bytes kept waiting; grows with what the link takes between two ticks of the timer
     std::size_t filled_bytes = 0;  // what waited after the last tick
   };

@@ -61,6 +61,31 @@ void write_plan(const sync::RatePlan& plan, wire::RatePlan& out) {
     added->set_budget_bytes(link.budget_bytes);
     added->set_predicted_bytes(link.predicted_bytes);
   }
+  for (const sync::DetourPlan& detour : plan.detours) {
+    wire::DetourPlan* added = out.add_detours();
+    added->set_from(detour.from.value);
+    added->set_to(detour.to.value);
+    added->set_over(detour.over.value);
+    added->set_share(detour.share);
+  }
+}
+
+Status read_detours(const wire::RatePlan& message, std::uint16_t sites, sync::RatePlan& plan) {
+  if (message.detours_size() > kSitesMax * kSitesMax * kSitesMax) {
+    return bad_field("plan.detours", fmt::format("{} entries", message.detours_size()));
+  }
+  for (const wire::DetourPlan& from : message.detours()) {
+    sync::DetourPlan detour;
+    SLUICE_TRY(detour.from, read_site(from.from(), sites, "plan.detours.from"));
+    SLUICE_TRY(detour.to, read_site(from.to(), sites, "plan.detours.to"));
+    SLUICE_TRY(detour.over, read_site(from.over(), sites, "plan.detours.over"));
+    SLUICE_TRY(detour.share, read_amount(from.share(), "plan.detours.share"));
+    if (detour.from == detour.to || detour.over == detour.from || detour.over == detour.to || detour.share > 1.0) {
+      return bad_field("plan.detours", fmt::format("from {} to {} over {}, share {}", detour.from, detour.to, detour.over, detour.share));
+    }
+    plan.detours.push_back(detour);
+  }
+  return {};
 }
 
 Result<sync::RatePlan> read_plan(const wire::RatePlan& message, std::uint16_t sites) {
@@ -89,6 +114,7 @@ Result<sync::RatePlan> read_plan(const wire::RatePlan& message, std::uint16_t si
     SLUICE_TRY(link.predicted_bytes, read_amount(from.predicted_bytes(), "plan.links.predicted_bytes"));
     plan.links.push_back(link);
   }
+  SLUICE_CHECK_OK(read_detours(message, sites, plan));
   return plan;
 }
 

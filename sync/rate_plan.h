@@ -40,6 +40,15 @@ struct LinkPlan {
   bool operator==(const LinkPlan&) const = default;
 };
 
+// This share of the frames that go from `from` to `to` takes the way over `over`.
+struct DetourPlan {
+  SiteId from;
+  SiteId to;
+  SiteId over;
+  double share = 0.0;
+  bool operator==(const DetourPlan&) const = default;
+};
+
 struct RatePlan {
   RateReason reason = RateReason::kFixed;
   double target_bits = 0.0;          // per value of a contribution, mean over the members
@@ -50,7 +59,8 @@ struct RatePlan {
   std::optional<SiteId> limit_from;  // the link that sets the bits, when one does
   std::optional<SiteId> limit_to;
   std::vector<LinkPlan> links;
-  std::string text;  // the reason for people; sites appear as "site N"
+  std::vector<DetourPlan> detours;  // only with owners
+  std::string text;                 // the reason for people; sites appear as "site N"
   bool operator==(const RatePlan&) const = default;
 };
 

@@ -231,7 +231,7 @@ void RatioController::learn(RoundId round, const RateDecision& opened, const std
   }
   memory_.round = round;
   // Overheads are kept as rounds with the present kind of plan would have had them.
-  const double trips = topology::plan_round_trips(opened.plan_kind) - topology::plan_round_trips(memory_.opened.plan_kind);
+  const double trips = topology::plan_round_trips(opened.way()) - topology::plan_round_trips(memory_.opened.way());
   for (auto& exchange : memory_.exchanges) {
     exchange.overhead = std::max(0.0, exchange.overhead + trips * rtt_max(members));
     exchange.surplus += trips * rtt_max(members);

@@ -28,6 +28,7 @@ struct RatePolicy {
   double min_bits = 1.0;
   double max_bits = 8.0;
   RateRegime regime = RateRegime::kDense;
+  bool may_relay = true;            // frames may go over third sites
   double residual_share = 1.0;      // of what coding leaves out, that goes into the next contribution
   std::uint32_t warmup_rounds = 0;  // first rounds, at kWarmupBits
   double time_share = 0.1;          // of the inner steps' time that an exchange may take
@@ -47,11 +48,13 @@ struct RateMember {
 };
 
 struct RateDecision {
-  float step = 0.0F;       // 0 with BF16 and RAW32
-  std::uint8_t codec = 0;  // compression::Codec
-  topology::PlanKind plan_kind = topology::PlanKind::kSharded;
+  float step = 0.0F;                                            // 0 with BF16 and RAW32
+  std::uint8_t codec = 0;                                       // compression::Codec
+  topology::PlanKind plan_kind = topology::PlanKind::kSharded;  // of the record: with detours, too, sums are their owners'
   std::vector<SiteId> owners;
   RatePlan plan;
+  // How the frames travel, detours counted.
+  [[nodiscard]] topology::PlanKind way() const { return plan.detours.empty() ? plan_kind : topology::PlanKind::kRelay; }
 };
 
 class RatioController {

@@ -45,24 +45,24 @@ struct SiteTokens {
 struct RoundRecord {
   std::uint64_t version = 0;  // counts the changes of the register; 0 = never written
   EpochId epoch;
-  RoundId round;              // the round that `phase` speaks of
+  RoundId round;  // the round that `phase` speaks of
   Phase phase = Phase::kIdle;
-  std::uint32_t attempt = 0;  // grows with each close of the same round
-  SiteSet members;            // whose contributions the round waits for
-  SiteSet counted;            // from kClosed on: exactly whose contributions the update sums
+  std::uint32_t attempt = 0;        // grows with each close of the same round
+  SiteSet members;                  // whose contributions the round waits for
+  SiteSet counted;                  // from kClosed on: exactly whose contributions the update sums
   std::vector<SiteTokens> weights;  // of the members; a site's weight is its tokens over the sum of the members' tokens
-  float step = 0.0F;          // common quantiser step; 0 for RAW32 and BF16
-  std::uint8_t codec = 0;     // compression::Codec of the contributions
+  float step = 0.0F;                // common quantiser step; 0 for RAW32 and BF16
+  std::uint8_t codec = 0;           // compression::Codec of the contributions
   topology::PlanKind plan_kind = topology::PlanKind::kSharded;
   // Chunk c is combined by owners[c % owners.size()]. In a direct round each of them combines every chunk, for itself.
   std::vector<SiteId> owners;
-  Digest update_digest;       // kCommitted: of the update's frames
-  Digest base_digest;         // state digest that the members' deltas were made from
-  RoundId committed_round;    // last committed round, this one included when kCommitted
+  Digest update_digest;     // kCommitted: of the update's frames
+  Digest base_digest;       // state digest that the members' deltas were made from
+  RoundId committed_round;  // last committed round, this one included when kCommitted
   std::uint64_t manifest_hash = 0;
   std::uint32_t chunks = 0;
-  std::string reason;         // why this transition, for people
-  RatePlan plan;              // while the round runs: what its opener expects. For people and for the next opener; decides nothing
+  std::string reason;  // why this transition, for people
+  RatePlan plan;       // while the round runs: what its opener expects: for people, the next opener and, as for detours, the senders
 
   bool operator==(const RoundRecord&) const = default;
   [[nodiscard]] RoundKey key() const { return {epoch, round}; }
@@ -80,6 +80,10 @@ RoundKey next_key(const RoundRecord& record);
 SiteSet owners_with_chunks(const RoundRecord& record);
 // Who combines the chunk: one site, in a direct round all owners. REQUIRES: record.owners is not empty.
 SiteSet owners_of(const RoundRecord& record, ChunkId chunk);
+// How the round's frames travel, ways over third sites counted.
+inline topology::PlanKind way_of(const RoundRecord& record) {
+  return record.plan.detours.empty() ? record.plan_kind : topology::PlanKind::kRelay;
+}
 inline bool is_direct(const RoundRecord& record) { return record.plan_kind == topology::PlanKind::kDirect; }
 // Tokens of `site` over the sum of the members' tokens, as the fp32 number that every site computes alike. 0 for a non-member.
 float weight_of(const RoundRecord& record, SiteId site);

@@ -139,6 +139,7 @@ bool FrameLanes::on_acknowledged(unsigned lane, std::uint64_t count) {
     state.given_bytes -= bytes;
     bytes_ -= bytes;
     learn_speed(state, bytes);
+    acknowledged_round_bytes_ += state.given.front().round_bytes();
     state.given.pop_front();
   }
   state.acknowledged = count;

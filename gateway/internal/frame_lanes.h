@@ -50,6 +50,7 @@ class FrameLanes {
   [[nodiscard]] std::size_t waiting_bytes() const;
   [[nodiscard]] std::size_t bytes_max() const { return bytes_max_; }
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
+  [[nodiscard]] std::uint64_t acknowledged_round_bytes() const { return acknowledged_round_bytes_; }
   [[nodiscard]] std::uint64_t resent() const { return resent_; }
 
  private:
@@ -79,6 +80,7 @@ class FrameLanes {
   std::size_t bytes_ = 0;
   double speeds_ = 0.0;  // sum over the open lanes
   std::uint64_t acknowledged_ = 0;
+  std::uint64_t acknowledged_round_bytes_ = 0;
   std::uint64_t resent_ = 0;
 };
 

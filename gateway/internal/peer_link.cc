@@ -397,6 +397,7 @@ void PeerLink::on_frame(unsigned index, std::uint64_t id, const FrameRecord& fra
   // A frame of a connection that has ended meanwhile has been acknowledged to the peer, or will come again: taken in both cases.
   if (const Connection* connection = find(index, id)) connection->stream->on_taken(frame.bytes());
   ++totals_.frames_received;
+  totals_.received_round_bytes += frame.round_bytes();
   wake_meter();
   if (shared_.callbacks.on_frame) shared_.callbacks.on_frame(peer_.site, frame);
 }
@@ -529,6 +530,7 @@ LinkStats PeerLink::stats() const {
   add(control_);
   for (const auto& [index, connection] : bulk_) add(connection);
   stats.frames_sent = lanes_.acknowledged();
+  stats.sent_round_bytes = lanes_.acknowledged_round_bytes();
   stats.frames_resent = lanes_.resent();
   if (const auto rtt = meter_.estimate(Clock::now()).rtt) {
     stats.rtt_min = rtt->min;

@@ -20,7 +20,8 @@ constexpr double kOwnersGain = 1.05;  // owners change for at least this much
 // which every site sums everything, cost a little more of it (measured: 9 % with two sites on one machine).
 constexpr double kCodingBound = 2.0;
 constexpr double kDirectCoding = 1.1;
-constexpr double kCodecGain = 0.8;  // the codec changes when it takes at most this share of the time
+constexpr double kDetourShareMin = 0.01;  // less is not worth a way of its own
+constexpr double kCodecGain = 0.8;        // the codec changes when it takes at most this share of the time
 // Writing values as they are, against coding them on the grid.
 constexpr double kBf16EncodeShare = 0.15;
 constexpr double kRaw32EncodeShare = 0.10;
@@ -247,7 +248,8 @@ void RateDecider::choose_by_budget() {
   set_step(model_.smallest_step(fits));
   const topology::WanPlan before = way_;
   choose_way();
-  if (way_.kind != before.kind || way_.shares != before.shares) set_step(model_.smallest_step(fits));
+  if (way_.kind != before.kind || way_.shares != before.shares || way_.kind == topology::PlanKind::kRelay)
+    set_step(model_.smallest_step(fits));
   RatePlan& plan = decision_.plan;
   find_limit();
   const std::string time = fmt::format("{:.3g} s of {:.3g} s", available_seconds_, plan.budget_seconds);
@@ -329,47 +331,82 @@ void RateDecider::choose_codec() {
 
 // ---- how the frames travel
 
-topology::WanPlan RateDecider::way_of(topology::PlanKind kind, const std::vector<SiteId>& owners) const {
-  topology::WanPlan way;
-  way.kind = kind;
-  if (kind != topology::PlanKind::kDirect) way.shares = shares_of(owners, members_, chunks_);
-  return way;
+topology::WanPlan RateDecider::plan_of(const Way& way) const {
+  topology::WanPlan plan;
+  plan.kind = way.kind;
+  if (way.kind != topology::PlanKind::kDirect) plan.shares = shares_of(way.owners, members_, chunks_);
+  const auto index_of = [&](SiteId site) {
+    const auto found = std::find_if(members_.begin(), members_.end(), [&](const RateMember& member) { return member.site == site; });
+    return static_cast<std::size_t>(found - members_.begin());
+  };
+  for (const DetourPlan& detour : way.detours) {
+    plan.detours.push_back({index_of(detour.from), index_of(detour.to), index_of(detour.over), detour.share});
+  }
+  return plan;
 }
 
-// Whether the last round's owners are all members; in a direct round also the other way round.
+RateDecider::Way RateDecider::opened_way() const { return {memory_.opened.way(), memory_.opened.owners, memory_.opened.plan.detours}; }
+
+// Whether the last round's owners, and those on its ways, are members; in a direct round also the other way round.
 bool RateDecider::can_stay() const {
   SiteSet members;
   for (const RateMember& member : members_) members.insert(member.site);
   SiteSet owners;
   for (const SiteId owner : memory_.opened.owners) owners.insert(owner);
   if (owners.empty() || !members.contains_all(owners)) return false;
+  for (const DetourPlan& detour : memory_.opened.plan.detours) {
+    if (!members.contains(detour.from) || !members.contains(detour.to) || !members.contains(detour.over)) return false;
+  }
   return memory_.opened.plan_kind != topology::PlanKind::kDirect || (may_be_direct_ && owners == members);
 }
 
 // What is meant until the links say something: the last round's plan; of two sites each sends the other what it has, and no sum goes back.
 void RateDecider::start_way() {
-  if (are_all_rates_known_ && can_stay()) return take_way(memory_.opened.plan_kind, memory_.opened.owners);
+  if (are_all_rates_known_ && can_stay()) return take_way(opened_way());
   // The first rounds are slow in coding.
   const bool is_coding_bound = memory_.exchanges.size() > 2 && usual_surplus() < kCodingBound * memory_.grid_encode_seconds;
   const bool is_direct = may_be_direct_ && members_.size() == 2 && !is_coding_bound;
-  take_way(is_direct ? topology::PlanKind::kDirect : topology::PlanKind::kSharded, members_in_turn(members_));
+  take_way({is_direct ? topology::PlanKind::kDirect : topology::PlanKind::kSharded, members_in_turn(members_), {}});
 }
 
-void RateDecider::take_way(topology::PlanKind kind, std::vector<SiteId> owners) {
-  way_ = way_of(kind, owners);
-  decision_.plan_kind = kind;
-  decision_.owners = std::move(owners);
-  const double trips = topology::plan_round_trips(kind) - topology::plan_round_trips(memory_.opened.plan_kind);
+void RateDecider::take_way(Way way) {
+  way_ = plan_of(way);
+  decision_.plan_kind = way.kind == topology::PlanKind::kDirect ? way.kind : topology::PlanKind::kSharded;
+  decision_.owners = std::move(way.owners);
+  decision_.plan.detours = std::move(way.detours);
+  const double trips = topology::plan_round_trips(way.kind) - topology::plan_round_trips(memory_.opened.way());
   overhead_shift_ = trips * matrix_.rtt_max();
 }
 
-std::vector<SiteId> RateDecider::planned_owners() const {
-  const topology::WanPlan best = topology::plan_sharded(matrix_, model_.traffic(bits_));
+std::vector<SiteId> RateDecider::planned_owners(const topology::WanPlan& plan) const {
   std::vector<SiteId> owners;
-  for (const std::size_t owner : topology::spread_owners(best.shares, std::min<std::size_t>(chunks_, kOwnerSlotsMax))) {
+  for (const std::size_t owner : topology::spread_owners(plan.shares, std::min<std::size_t>(chunks_, kOwnerSlotsMax))) {
     owners.push_back(members_[owner].site);
   }
   return owners;
+}
+
+// Owners, and ways over third sites where a link is slower than others. With three sites the one in the middle sums instead.
+std::optional<RateDecider::Way> RateDecider::planned_relay() const {
+  if (!policy_.may_relay || members_.size() < 4 || members_.size() > topology::kExactSitesMax) return std::nullopt;
+  const topology::WanPlan plan = topology::plan_relay(matrix_, model_.traffic(bits_));
+  if (plan.kind != topology::PlanKind::kRelay) return std::nullopt;
+  Way way{plan.kind, planned_owners(plan), {}};
+  for (const topology::Detour& detour : plan.detours) {
+    if (detour.share < kDetourShareMin) continue;
+    way.detours.push_back({members_[detour.from].site, members_[detour.to].site, members_[detour.over].site, detour.share});
+  }
+  return way;
+}
+
+std::vector<RateDecider::Way> RateDecider::possible_ways() const {
+  using topology::PlanKind;
+  std::vector<Way> ways = {{PlanKind::kSharded, members_in_turn(members_), {}},
+                           {PlanKind::kSharded, planned_owners(topology::plan_sharded(matrix_, model_.traffic(bits_))), {}}};
+  // No owners of two sites send less than each its contribution: then it is the one to beat.
+  if (may_be_direct_) ways.insert(members_.size() == 2 ? ways.begin() : ways.end(), {PlanKind::kDirect, members_in_turn(members_), {}});
+  if (auto relay = planned_relay()) ways.push_back(std::move(*relay));
+  return ways;
 }
 
 double RateDecider::way_seconds(const topology::WanPlan& way) const {
@@ -378,28 +415,24 @@ double RateDecider::way_seconds(const topology::WanPlan& way) const {
   return std::max(work, model_.transfer_seconds(bits_, way, matrix_)) + topology::plan_round_trips(way.kind) * matrix_.rtt_max();
 }
 
-// The last round's plan, the members in turn, owners that follow the links, or none at all: whatever is fastest by kOwnersGain.
+// The last round's plan, the members in turn, owners that follow the links, none at all, or ways over third sites: whatever is fastest by
+// kOwnersGain.
 void RateDecider::choose_way() {
   if (!are_all_rates_known_) return;
-  using topology::PlanKind;
-  std::vector<std::pair<PlanKind, std::vector<SiteId>>> ways = {{PlanKind::kSharded, members_in_turn(members_)},
-                                                                {PlanKind::kSharded, planned_owners()}};
-  // No owners of two sites send less than each its contribution: then it is the one to beat.
-  if (may_be_direct_) ways.emplace(members_.size() == 2 ? ways.begin() : ways.end(), PlanKind::kDirect, members_in_turn(members_));
+  std::vector<Way> ways = possible_ways();
   std::size_t best = 0;
-  double best_seconds = way_seconds(way_of(ways[0].first, ways[0].second));
+  double best_seconds = way_seconds(plan_of(ways[0]));
   for (std::size_t next = 1; next < ways.size(); ++next) {
-    const double seconds = way_seconds(way_of(ways[next].first, ways[next].second));
+    const double seconds = way_seconds(plan_of(ways[next]));
     if (seconds * kOwnersGain >= best_seconds) continue;
     best = next;
     best_seconds = seconds;
   }
   // Between the two kinds two sites need no such hold: the bytes never favour owners, and coding does by more than a little.
-  if (can_stay() && (members_.size() > 2 || memory_.opened.plan_kind == PlanKind::kDirect)) {
-    const topology::WanPlan last = way_of(memory_.opened.plan_kind, memory_.opened.owners);
-    if (way_seconds(last) < best_seconds * kOwnersGain) ways[best] = {memory_.opened.plan_kind, memory_.opened.owners};
+  if (can_stay() && (members_.size() > 2 || memory_.opened.plan_kind == topology::PlanKind::kDirect)) {
+    if (way_seconds(plan_of(opened_way())) < best_seconds * kOwnersGain) ways[best] = opened_way();
   }
-  take_way(ways[best].first, std::move(ways[best].second));
+  take_way(std::move(ways[best]));
   set_budget();  // the round trips are the plan's
 }
 
@@ -407,10 +440,13 @@ std::string RateDecider::way_text() const {
   const bool is_direct = way_.kind == topology::PlanKind::kDirect;
   if (!may_be_direct_) return "; owners: a site that is no member wants the sums";
   if (!are_all_rates_known_) return is_direct ? "; direct: of two sites each sends the other what it has" : "";
-  const std::vector<SiteId> planned = planned_owners();
-  const topology::WanPlan owners = way_of(topology::PlanKind::kSharded, is_direct ? planned : decision_.owners);
-  const double with_owners = model_.transfer_seconds(bits_, owners, matrix_);
-  const double direct = model_.transfer_seconds(bits_, way_of(topology::PlanKind::kDirect, {}), matrix_);
+  const topology::WanPlan owners = topology::plan_sharded(matrix_, model_.traffic(bits_));
+  const double with_owners = model_.transfer_seconds(bits_, way_.kind == topology::PlanKind::kSharded ? way_ : owners, matrix_);
+  const double direct = model_.transfer_seconds(bits_, plan_of({topology::PlanKind::kDirect, {}, {}}), matrix_);
+  if (way_.kind == topology::PlanKind::kRelay) {
+    return fmt::format("; {} ways over a third site: {:.3g} s to send, without {:.3g} s", way_.detours.size(),
+                       model_.transfer_seconds(bits_, way_, matrix_), with_owners);
+  }
   return is_direct ? fmt::format("; direct: {:.3g} s to send, with owners {:.3g} s", direct, with_owners)
                    : fmt::format("; owners: {:.3g} s to send, direct {:.3g} s", with_owners, direct);
 }

@@ -29,12 +29,20 @@ class RateDecider {
   void choose_by_budget();
   void apply_guards();
   void choose_codec();
-  [[nodiscard]] topology::WanPlan way_of(topology::PlanKind kind, const std::vector<SiteId>& owners) const;
+  struct Way {
+    topology::PlanKind kind = topology::PlanKind::kSharded;
+    std::vector<SiteId> owners;
+    std::vector<DetourPlan> detours;  // with kRelay
+  };
+  [[nodiscard]] topology::WanPlan plan_of(const Way& way) const;
+  [[nodiscard]] std::vector<Way> possible_ways() const;
+  [[nodiscard]] Way opened_way() const;
+  [[nodiscard]] std::optional<Way> planned_relay() const;
   [[nodiscard]] bool can_stay() const;
   void start_way();
   void choose_way();
-  void take_way(topology::PlanKind kind, std::vector<SiteId> owners);
-  [[nodiscard]] std::vector<SiteId> planned_owners() const;
+  void take_way(Way way);
+  [[nodiscard]] std::vector<SiteId> planned_owners(const topology::WanPlan& plan) const;
   [[nodiscard]] double way_seconds(const topology::WanPlan& way) const;
   [[nodiscard]] std::string way_text() const;
   void fill_links();

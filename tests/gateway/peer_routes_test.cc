@@ -34,6 +34,23 @@ TEST(PeerRoutes, ALinkThatIsDownIsGoneRoundOverAThirdSite) {
   EXPECT_FALSE(routes.is_relayed(kB));
 }
 
+TEST(PeerRoutes, FramesMaySpareALinkThatIsUpWhereAThirdSiteHasBoth) {
+  PeerRoutes routes(kA, 4, true);
+  routes.set_direct(kB, true);
+  routes.set_direct(kC, true);
+  EXPECT_FALSE(routes.leads_over(kB, kC));
+  routes.set_reach(kC, set_of({kA, kB}));
+  EXPECT_TRUE(routes.leads_over(kB, kC));
+  EXPECT_FALSE(routes.leads_over(kC, kC));
+  EXPECT_FALSE(routes.leads_over(kA, kC));
+  EXPECT_FALSE(routes.leads_over(kD, kC));
+  routes.set_reach(kC, set_of({kA}));
+  EXPECT_FALSE(routes.leads_over(kB, kC));
+  routes.set_reach(kC, set_of({kA, kB}));
+  routes.set_direct(kC, false);
+  EXPECT_FALSE(routes.leads_over(kB, kC));
+}
+
 TEST(PeerRoutes, WithoutAThirdSiteItIsDown) {
   PeerRoutes routes(kA, 3, true);
   routes.set_direct(kB, true);

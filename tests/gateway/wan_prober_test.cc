@@ -65,6 +65,15 @@ TEST_F(Probers, AGrantedProbeFillsTheLinkForItsWindow) {
   EXPECT_FALSE(asked_.expects_frames(kAsker)) << "the end was told";
 }
 
+// By themselves gateways sent 500 MB over a fast link for a model of 33 kB a round.
+TEST_F(Probers, NoMoreIsSentThanAskedFor) {
+  ASSERT_TRUE(asker_.start(kAsked, Clock::now(), 300'000));
+  run_until_ended();
+  EXPECT_FALSE(asker_.is_running());
+  EXPECT_GE(sent_, 300'000U);
+  EXPECT_LE(sent_, 400'000U);
+}
+
 TEST_F(Probers, ASiteInARoundRefuses) {
   asked_runs_ = true;
   ASSERT_TRUE(asker_.start(kAsked, Clock::now()));

@@ -34,6 +34,7 @@ sync::RoundRecord sample_record() {
   record.manifest_hash = 99;
   record.chunks = 5;
   record.reason = "all confirmed";
+  record.plan.detours = {{SiteId(0), SiteId(1), SiteId(2), 0.25}};
   return record;
 }
 
@@ -165,6 +166,18 @@ TEST(WireConvert, ImpossibleLinkReportsAndPlansAreRefused) {
   EXPECT_FALSE(read_record(record, 3));
   record.mutable_plan()->clear_links();
   record.mutable_plan()->set_reason(99);
+  EXPECT_FALSE(read_record(record, 3));
+  record.mutable_plan()->clear_reason();
+  wire::DetourPlan* detour = record.mutable_plan()->add_detours();
+  EXPECT_FALSE(read_record(record, 3)) << "from a site to itself";
+  detour->set_to(1);
+  detour->set_over(2);
+  detour->set_share(0.5);
+  EXPECT_TRUE(read_record(record, 3));
+  detour->set_share(1.5);
+  EXPECT_FALSE(read_record(record, 3));
+  detour->set_share(0.5);
+  detour->set_over(1);
   EXPECT_FALSE(read_record(record, 3));
 }
 

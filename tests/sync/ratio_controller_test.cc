@@ -177,6 +177,46 @@ TEST(RatioController, ASiteThatSendsSlowlyOwnsLittleAndTheBitsRiseForAll) {
   EXPECT_LE(fullest(decision.plan), 1.0 + 1e-9);
 }
 
+// With three sites the one between two badly joined ones sums; with four part of the frames goes over others.
+TEST(RatioController, WithFourSitesASlowLinkIsSparedByWaysOverOthers) {
+  RatePolicy policy = automatic();
+  policy.is_auto = false;
+  const auto with_slow_link = [](int sites) {
+    Rates rates = all_links(sites, 40e6);
+    rates[{1, 2}] = rates[{2, 1}] = 4e6;
+    return members(sites, rates);
+  };
+  const auto decide = [&](int sites) { return RatioController(policy).decide(RoundId(5), with_slow_link(sites), kValues, kChunks); };
+  const RateDecision four = decide(4);
+  EXPECT_EQ(four.way(), topology::PlanKind::kRelay) << four.plan.text;
+  EXPECT_EQ(four.plan_kind, topology::PlanKind::kSharded);
+  EXPECT_NE(four.plan.text.find("over a third site"), std::string::npos) << four.plan.text;
+  for (const DetourPlan& detour : four.plan.detours) {
+    EXPECT_TRUE(detour.over == SiteId(0) || detour.over == SiteId(3));
+    EXPECT_TRUE(detour.share > 0.0 && detour.share <= 1.0);
+  }
+  EXPECT_EQ(decide(3).way(), topology::PlanKind::kSharded);
+  policy.may_relay = false;
+  const RateDecision without = decide(4);
+  EXPECT_EQ(without.way(), topology::PlanKind::kSharded);
+  EXPECT_LT(four.plan.predicted_seconds, 0.9 * without.plan.predicted_seconds);
+}
+
+TEST(RatioController, AWayOverASiteThatIsNoMemberAnyMoreIsLeft) {
+  RatePolicy policy = automatic();
+  policy.is_auto = false;
+  RatioController controller(policy);
+  Rates rates = all_links(5, 40e6);
+  rates[{1, 2}] = rates[{2, 1}] = 4e6;
+  auto now = members(5, rates);
+  const RateDecision before = controller.decide(RoundId(5), now, kValues, kChunks);
+  ASSERT_FALSE(before.plan.detours.empty());
+  controller.learn(RoundId(5), before, now, kValues, kChunks);
+  now.erase(now.begin() + 3);
+  const RateDecision after = controller.decide(RoundId(6), now, kValues, kChunks);
+  for (const DetourPlan& detour : after.plan.detours) EXPECT_NE(detour.over, SiteId(3));
+}
+
 TEST(RatioController, ADifferenceWithinTheDeadBandMovesTheRateLittle) {
   RatioController controller(automatic());
   auto before = members(3, all_links(3, 80e6));
