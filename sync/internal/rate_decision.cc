@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/assert.h"
 #include "compression/frame.h"
@@ -20,8 +21,9 @@ constexpr double kOwnersGain = 1.05;  // owners change for at least this much
 // which every site sums everything, cost a little more of it (measured: 9 % with two sites on one machine).
 constexpr double kCodingBound = 2.0;
 constexpr double kDirectCoding = 1.1;
-constexpr double kDetourShareMin = 0.01;  // less is not worth a way of its own
-constexpr double kCodecGain = 0.8;        // the codec changes when it takes at most this share of the time
+constexpr std::size_t kExchangesOfPrediction = 3;  // the next round is expected to be like the last ones
+constexpr double kDetourShareMin = 0.01;           // less is not worth a way of its own
+constexpr double kCodecGain = 0.8;                 // the codec changes when it takes at most this share of the time
 // Writing values as they are, against coding them on the grid.
 constexpr double kBf16EncodeShare = 0.15;
 constexpr double kRaw32EncodeShare = 0.10;
@@ -156,7 +158,8 @@ void RateDecider::set_budget() {
 // What the last rounds took beyond the coding and the transfer at usual rates. REQUIRES: memory_.exchanges not empty.
 double RateDecider::usual_surplus() const {
   std::vector<double> sorted;
-  for (const auto& exchange : memory_.exchanges) sorted.push_back(exchange.surplus);
+  for (const auto& exchange : std::span(memory_.exchanges).last(std::min(kExchangesOfPrediction, memory_.exchanges.size())))
+    sorted.push_back(exchange.surplus);
   std::sort(sorted.begin(), sorted.end());
   return 0.5 * (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) + overhead_shift_;
 }
