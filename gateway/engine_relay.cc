@@ -1,6 +1,6 @@
-// Engine, the way over a third site: two sites whose own link is down reach each other through one that has links to both, and the frames
-// that the round's plan names spare a slow link that way. What travels is
-// what would have travelled on the link; the site in the middle keeps nothing and looks at nothing but who it is for.
+// Engine, the way over a third site: two sites whose own link is down reach each other through one that has links to both, and frames
+// that the round's plan names spare a slow link that way. What travels is what would have travelled on the link; the site in the middle
+// keeps nothing and looks at nothing but who it is for.
 
 #include <algorithm>
 #include <cmath>

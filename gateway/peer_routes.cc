@@ -33,7 +33,7 @@ bool PeerRoutes::may_pass_on(SiteId from, SiteId to) const {
 
 bool PeerRoutes::leads_over(SiteId site, SiteId over) const {
   return may_relay_ && over != site && is_peer(over) && is_peer(site) && direct_.contains(site) && direct_.contains(over) &&
-         reach_[over.value].contains(site);
+         reach_[over.value].contains(site) && reach_[site.value].contains(over);
 }
 
 bool PeerRoutes::may_take(SiteId origin, SiteId by) const {

@@ -40,7 +40,8 @@ class PeerRoutes {
   [[nodiscard]] bool is_relayed(SiteId site) const { return hops_[site.value] && *hops_[site.value] != site; }
   // Sites whose link to this one is up.
   [[nodiscard]] SiteSet direct() const { return direct_; }
-  // Whether this site and `over` both have a link to the site, so that frames for it may go over `over` to spare the own link.
+  // Whether frames for the site may go over `over` to spare the own link, which is up: both sites say that the link between them is, and
+  // that they take part in this (a site that does not says nothing of its links).
   [[nodiscard]] bool leads_over(SiteId site, SiteId over) const;
   // Whether this site may pass something of `from` on to `to`.
   [[nodiscard]] bool may_pass_on(SiteId from, SiteId to) const;

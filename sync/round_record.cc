@@ -71,6 +71,7 @@ Problem terms_problem(const RoundRecord& record) {
   if (!std::isfinite(record.step) || record.step < 0.0F) return "step is not a number from 0 up";
   if (record.chunks == 0 || record.chunks > kChunksMax) return fmt::format("{} chunks, expected 1 to {}", record.chunks, kChunksMax);
   if (record.plan_kind > topology::PlanKind::kDirect) return "unknown kind of plan";
+  if (is_direct(record) && !record.plan.detours.empty()) return "ways over third sites in a direct round";
   if (record.owners.empty() || record.owners.size() > kOwnerSlotsMax)
     return fmt::format("{} owners, expected 1 to {}", record.owners.size(), kOwnerSlotsMax);
   for (const SiteId owner : record.owners) {

@@ -148,6 +148,16 @@ class FleetTest : public ::testing::Test {
     return false;
   }
 
+  // After a step was told to sites 0, 1 and 2: the first two commit alike, the third does not.
+  void hear_two_commit_without_the_third() {
+    const auto first = hear(0);
+    const auto second = hear(1);
+    EXPECT_EQ(first["outcome"], SLUICE_STEP_COMMITTED) << first.dump();
+    EXPECT_EQ(second["outcome"], SLUICE_STEP_COMMITTED) << second.dump();
+    EXPECT_EQ(first["digest"], second["digest"]);
+    EXPECT_NE(hear(2)["outcome"], SLUICE_STEP_COMMITTED);
+  }
+
   std::unique_ptr<support::GatewayFleet> fleet_;
   std::vector<std::optional<support::ChildProcess>> agents_;
   std::filesystem::path directory_;

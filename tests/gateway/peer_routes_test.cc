@@ -40,6 +40,8 @@ TEST(PeerRoutes, FramesMaySpareALinkThatIsUpWhereAThirdSiteHasBoth) {
   routes.set_direct(kC, true);
   EXPECT_FALSE(routes.leads_over(kB, kC));
   routes.set_reach(kC, set_of({kA, kB}));
+  EXPECT_FALSE(routes.leads_over(kB, kC)) << "a site that does not say so may refuse what comes that way";
+  routes.set_reach(kB, set_of({kA, kC}));
   EXPECT_TRUE(routes.leads_over(kB, kC));
   EXPECT_FALSE(routes.leads_over(kC, kC));
   EXPECT_FALSE(routes.leads_over(kA, kC));

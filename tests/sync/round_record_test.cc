@@ -213,5 +213,14 @@ TEST(RoundRecord, InADirectRoundEachOwnerHasEveryChunk) {
   EXPECT_EQ(owners_with_chunks(record), SiteSet{0b111});
 }
 
+TEST(RoundRecord, ADirectRoundHasNoWaysOverThirdSites) {
+  RoundRecord record = opened(RoundRecord{});
+  record.plan.detours = {{SiteId(0), SiteId(1), SiteId(2), 0.5}};
+  EXPECT_EQ(record_problem(record), std::nullopt);
+  EXPECT_EQ(way_of(record), topology::PlanKind::kRelay);
+  record.plan_kind = topology::PlanKind::kDirect;
+  EXPECT_NE(record_problem(record), std::nullopt);
+}
+
 }  // namespace
 }  // namespace sluice::sync
