@@ -3,7 +3,6 @@
 // keeps nothing and looks at nothing but who it is for.
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/log.h"
@@ -17,8 +16,6 @@ constexpr std::size_t kPassedOnFramesMax = 8192;
 // Of the rate of the first link, what is reported for a way over it. Small: whoever shares out the chunks then gives those that would
 // travel such a way to sites that need none, above all the one in the middle. Summed there they cross each link once.
 constexpr double kRelayedRateShare = 0.05;
-// Multiples of it, whole parts left out, are spread evenly over 0 to 1.
-constexpr double kGoldenRatio = 0.6180339887498949;
 
 bool is_of_round(const wire::FrameEnvelope& envelope) {
   const auto role = static_cast<wire::FrameRole>(envelope.role);
@@ -78,26 +75,16 @@ void Engine::apply_routes(const std::vector<RouteChange>& changes, const std::st
   if (!changes.empty()) mark_changed();
 }
 
-// The site over which this frame goes to spare the own link, by the plan of the round in progress. The chunks that take a way are spread
-// evenly, and are the same whenever they are sent.
+// The site over which this frame goes to spare the own link, by the plan of the round in progress.
 std::optional<SiteId> Engine::detour_of(SiteId to, const wire::FrameEnvelope& envelope) {
   const sync::RoundRecord& record = machine_->record();
   if (!record.is_running() || envelope.round != record.round.value || envelope.epoch != record.epoch.value || !is_of_round(envelope)) {
     return std::nullopt;
   }
-  double place = kGoldenRatio * envelope.chunk;
-  place -= std::floor(place);
-  for (const sync::DetourPlan& detour : record.plan.detours) {
-    if (detour.from != self_ || detour.to != to) continue;
-    if (place >= detour.share) {
-      place -= detour.share;
-      continue;
-    }
-    if (!routes_.leads_over(to, detour.over)) return std::nullopt;
-    detours_used_.insert({to, detour.over});
-    return detour.over;
-  }
-  return std::nullopt;
+  const auto over = sync::detour_of(record.plan.detours, self_, to, ChunkId(envelope.chunk));
+  if (!over || !routes_.leads_over(to, *over)) return std::nullopt;
+  detours_used_.insert({to, *over});
+  return over;
 }
 
 // What went over a site that has lost one of the two links goes once more, on the own link.

@@ -49,6 +49,10 @@ struct DetourPlan {
   bool operator==(const DetourPlan&) const = default;
 };
 
+// The site over which the frames of this chunk go from one site to the other; nothing: on their own link. Which chunks take a way is spread
+// evenly over them and follows from their numbers alone.
+std::optional<SiteId> detour_of(const std::vector<DetourPlan>& detours, SiteId from, SiteId to, ChunkId chunk);
+
 struct RatePlan {
   RateReason reason = RateReason::kFixed;
   double target_bits = 0.0;          // per value of a contribution, mean over the members

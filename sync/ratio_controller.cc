@@ -198,6 +198,19 @@ std::string_view rate_reason_name(RateReason reason) {
   return "unknown";
 }
 
+std::optional<SiteId> detour_of(const std::vector<DetourPlan>& detours, SiteId from, SiteId to, ChunkId chunk) {
+  // Multiples of the golden ratio, whole parts left out, are spread evenly over 0 to 1.
+  constexpr double kGoldenRatio = 0.6180339887498949;
+  double place = kGoldenRatio * chunk.value;
+  place -= std::floor(place);
+  for (const DetourPlan& detour : detours) {
+    if (detour.from != from || detour.to != to) continue;
+    if (place < detour.share) return detour.over;
+    place -= detour.share;
+  }
+  return std::nullopt;
+}
+
 RatioController::Memory RatioController::observed(const std::vector<RateMember>& members, std::uint64_t values,
                                                   std::uint32_t chunks) const {
   return Observer(memory_, policy_, members, values, chunks).observe();

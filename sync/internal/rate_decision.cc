@@ -23,6 +23,7 @@ constexpr double kCodingBound = 2.0;
 constexpr double kDirectCoding = 1.1;
 constexpr std::size_t kExchangesOfPrediction = 3;  // the next round is expected to be like the last ones
 constexpr double kDetourShareMin = 0.01;           // less is not worth a way of its own
+constexpr std::uint32_t kChunksCountedMax = 1024;  // more divide well enough
 constexpr double kCodecGain = 0.8;                 // the codec changes when it takes at most this share of the time
 // Writing values as they are, against coding them on the grid.
 constexpr double kBf16EncodeShare = 0.15;
@@ -338,14 +339,34 @@ topology::WanPlan RateDecider::plan_of(const Way& way) const {
   topology::WanPlan plan;
   plan.kind = way.kind;
   if (way.kind != topology::PlanKind::kDirect) plan.shares = shares_of(way.owners, members_, chunks_);
-  const auto index_of = [&](SiteId site) {
-    const auto found = std::find_if(members_.begin(), members_.end(), [&](const RateMember& member) { return member.site == site; });
-    return static_cast<std::size_t>(found - members_.begin());
-  };
   for (const DetourPlan& detour : way.detours) {
-    plan.detours.push_back({index_of(detour.from), index_of(detour.to), index_of(detour.over), detour.share});
+    plan.detours.push_back({index_of(detour.from), index_of(detour.to), index_of(detour.over), taken_share(way, detour)});
   }
   return plan;
+}
+
+// REQUIRES: the site is a member.
+std::size_t RateDecider::index_of(SiteId site) const {
+  const auto found = std::find_if(members_.begin(), members_.end(), [&](const RateMember& member) { return member.site == site; });
+  return static_cast<std::size_t>(found - members_.begin());
+}
+
+// Chunks go whole: where they are few, a way gets clearly more or less than its share.
+double RateDecider::taken_share(const Way& way, const DetourPlan& detour) const {
+  if (chunks_ > kChunksCountedMax) return detour.share;
+  const bool has_bits = bits_.contributions.size() == members_.size();
+  const double contribution = has_bits ? bits_.contributions[index_of(detour.from)] : 1.0;
+  const double update = has_bits ? bits_.update : 1.0;
+  double all = 0.0;
+  double taken = 0.0;
+  for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
+    const SiteId owner = way.owners[chunk % way.owners.size()];
+    if (owner != detour.from && owner != detour.to) continue;
+    const double bits = owner == detour.to ? contribution : update;
+    all += bits;
+    if (detour_of(way.detours, detour.from, detour.to, ChunkId(chunk)) == detour.over) taken += bits;
+  }
+  return all > 0.0 ? taken / all : 0.0;
 }
 
 RateDecider::Way RateDecider::opened_way() const { return {memory_.opened.way(), memory_.opened.owners, memory_.opened.plan.detours}; }
@@ -402,13 +423,26 @@ std::optional<RateDecider::Way> RateDecider::planned_relay() const {
   return way;
 }
 
+// The same with nothing left on links that the plan spares for the most part: one chunk there may take longer than all others.
+RateDecider::Way RateDecider::without_slow_links(Way way) {
+  for (DetourPlan& detour : way.detours) {
+    double spared = 0.0;
+    for (const DetourPlan& each : way.detours) spared += each.from == detour.from && each.to == detour.to ? each.share : 0.0;
+    if (spared > 0.5 && spared < 1.0) detour.share += 1.0 - spared;
+  }
+  return way;
+}
+
 std::vector<RateDecider::Way> RateDecider::possible_ways() const {
   using topology::PlanKind;
   std::vector<Way> ways = {{PlanKind::kSharded, members_in_turn(members_), {}},
                            {PlanKind::kSharded, planned_owners(topology::plan_sharded(matrix_, model_.traffic(bits_))), {}}};
   // No owners of two sites send less than each its contribution: then it is the one to beat.
   if (may_be_direct_) ways.insert(members_.size() == 2 ? ways.begin() : ways.end(), {PlanKind::kDirect, members_in_turn(members_), {}});
-  if (auto relay = planned_relay()) ways.push_back(std::move(*relay));
+  if (auto relay = planned_relay()) {
+    ways.push_back(*relay);
+    ways.push_back(without_slow_links(std::move(*relay)));
+  }
   return ways;
 }
 

@@ -35,9 +35,12 @@ class RateDecider {
     std::vector<DetourPlan> detours;  // with kRelay
   };
   [[nodiscard]] topology::WanPlan plan_of(const Way& way) const;
+  [[nodiscard]] double taken_share(const Way& way, const DetourPlan& detour) const;
+  [[nodiscard]] std::size_t index_of(SiteId site) const;
   [[nodiscard]] std::vector<Way> possible_ways() const;
   [[nodiscard]] Way opened_way() const;
   [[nodiscard]] std::optional<Way> planned_relay() const;
+  [[nodiscard]] static Way without_slow_links(Way way);
   [[nodiscard]] bool can_stay() const;
   void start_way();
   void choose_way();

@@ -195,6 +195,14 @@ TEST(RatioController, WithFourSitesASlowLinkIsSparedByWaysOverOthers) {
     EXPECT_TRUE(detour.over == SiteId(0) || detour.over == SiteId(3));
     EXPECT_TRUE(detour.share > 0.0 && detour.share <= 1.0);
   }
+  // Chunks go whole: what is predicted for the slow link are those that really take it, here none.
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+    const SiteId owner = four.owners[chunk % four.owners.size()];
+    EXPECT_TRUE(owner != SiteId(2) || detour_of(four.plan.detours, SiteId(1), SiteId(2), ChunkId(chunk))) << chunk;
+  }
+  for (const LinkPlan& link : four.plan.links) {
+    EXPECT_TRUE(link.from != SiteId(1) || link.to != SiteId(2) || link.predicted_bytes < 1.0) << link.predicted_bytes;
+  }
   EXPECT_EQ(decide(3).way(), topology::PlanKind::kSharded);
   policy.may_relay = false;
   const RateDecision without = decide(4);
