@@ -10,6 +10,7 @@ import tempfile
 import time
 import types
 import unittest
+from unittest import mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "site-agent", "python"))
@@ -170,6 +171,24 @@ class ChildrenAreEnded(unittest.TestCase):
             child = group.start("broken", ["/bin/sh", "-c", "echo what went wrong; exit 3"])
             with self.assertRaisesRegex(children.ChildFailed, "(?s)status 3.*what went wrong"):
                 self.wait(group, child)
+
+    def test_a_child_that_ends_well_between_two_looks_is_no_failure(self):
+        """A look at all children takes time: one that ran when it was asked may have ended before the look is over."""
+        with tempfile.TemporaryDirectory() as folder, children.Children(folder) as group:
+            pair = [group.start(name, ["/bin/true"]) for name in ("first", "second")]
+            for child in pair:
+                child.process.wait()
+            with mock.patch.object(pair[0].process, "poll", side_effect=[None, 0, 0, 0]):
+                self.assertFalse(group.reap(pair))
+                self.assertTrue(group.reap(pair))
+
+    def test_the_end_of_a_child_that_others_need_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as folder, children.Children(folder) as group:
+            gateway = group.start("gateway", ["/bin/true"])
+            trainer = group.start("trainer", ["/bin/cat"], pipes=True)
+            gateway.process.wait()
+            with self.assertRaisesRegex(children.ChildFailed, "gateway ended with status 0"):
+                group.reap([trainer])
 
     def test_leaving_ends_what_still_runs(self):
         with tempfile.TemporaryDirectory() as folder:

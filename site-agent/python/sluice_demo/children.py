@@ -66,10 +66,10 @@ class Children:
         self.running.append(child)
         return child
 
-    def check(self):
-        """Raises ChildFailed when a child that should still run has ended."""
+    def check(self, may_end=()):
+        """Raises ChildFailed when a child that should still run has ended; those in `may_end` are for `reap` to judge."""
         for child in self.running:
-            if child.process.poll() is not None:
+            if child not in may_end and child.process.poll() is not None:
                 raise child.failure()
 
     def reap(self, children):
@@ -83,8 +83,8 @@ class Children:
             if child in self.running:
                 self.running.remove(child)
                 child.log.close()
-        self.check()
-        return all(child.process.returncode == 0 for child in children)
+        self.check(may_end=children)
+        return not any(child in self.running for child in children)
 
     def stop(self, children):
         """SIGTERM to each by pid, SIGKILL to those that stay."""
